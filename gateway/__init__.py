@@ -1,0 +1,1 @@
+"""Synchronous HTTP over the queue."""

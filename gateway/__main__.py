@@ -1,0 +1,29 @@
+"""`python -m gateway`: the gateway with settings from the environment. `headrace gateway` takes flags too."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+
+from producer_sdk.settings import load_settings
+from producer_sdk.setting import SettingsError
+
+from .serve import run
+from .settings import GatewaySettings
+
+FOREIGN = frozenset({"models", "model"})
+
+
+def main() -> int:
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    try:
+        settings = load_settings(GatewaySettings, {}, os.environ, None, FOREIGN)
+    except SettingsError as err:
+        sys.stderr.write(f"{err}\n")
+        return 2
+    return run(settings)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,144 @@
+"""One inference request: validate, admit, call, answer. The surfaces (oip.py, v1.py) read and write its bodies."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Coroutine
+from typing import Any, Protocol, TypeVar
+
+from producer_sdk import Client
+from producer_sdk.errors import Cancelled, DeadlineExceeded, InvalidRequest
+from producer_sdk.wire import Reply
+
+from .admit import Admission
+from .ask import Ask
+from .body import read_body
+from .call import Answer, Call, Receive, header
+from .models import Models, Served
+from .settings import GatewaySettings
+from .signature import check_inputs, check_outputs
+
+T = TypeVar("T")
+
+
+class Surface(Protocol):
+    """One way to write requests and answers."""
+
+    async def read(self, call: Call, body: bytes) -> Ask:
+        """What is asked. Sets `call.id` as soon as it is known. Raises HeadraceError."""
+        ...
+
+    def write(self, call: Call, served: Served, reply: Reply) -> bytes:
+        """The answer's body."""
+        ...
+
+
+class Inference:
+    """Knows the order of steps of one inference request. Belongs to the event loop."""
+
+    def __init__(self, client: Client, models: Models, admission: Admission, settings: GatewaySettings) -> None:
+        self._client = client
+        self._models = models
+        self._admission = admission
+        self._settings = settings
+
+    async def answer(self, call: Call, surface: Surface) -> Answer:
+        """Answer one call.
+
+        1. find the model, where the path names it: an unknown one costs nothing more
+        2. read the body, within its caps
+        3. read what is asked
+        4. find the model that serves it, check the inputs against its signature
+        5. take one of the model's places
+        6. call it through Kafka, until its deadline or until the caller goes away
+        7. write the answer
+
+        Raises:
+            HeadraceError: any typed error.
+        """
+        if call.model is not None:  # 1
+            await self._find(call, call.model, call.url_version)
+        body = await self._body(call)  # 2
+        try:
+            ask = await surface.read(call, body)  # 3
+            served = await self._find(call, ask.model, ask.version)  # 4
+            if served.signature is not None:
+                check_inputs(served.signature, ask.inputs)
+                check_outputs(served.signature, ask.outputs)
+            deadline_s = self._deadline_s(call, ask, served)
+            with self._admission.slot(served.name):  # 5
+                reply = await unless_gone(call.receive, self._call(ask, deadline_s))  # 6
+        finally:
+            self._admission.drop(len(body))
+        call.version = reply.version
+        return Answer(surface.write(call, served, reply))  # 7
+
+    async def _body(self, call: Call) -> bytes:
+        if header(call, b"inference-header-content-length") is not None:
+            raise InvalidRequest("binary tensors are not served here: send and ask for JSON tensors (binary_data=False)")
+        settings = self._settings
+        return await read_body(
+            call, self._admission, max_bytes=settings.max_body_bytes, timeout_s=settings.body_timeout_s
+        )
+
+    async def _find(self, call: Call, model: str, version: str | None) -> Served:
+        call.model = model
+        call.known_model = self._models.known(model)
+        served = await self._models.serving(model, version)
+        call.version = served.version
+        return served
+
+    async def _call(self, ask: Ask, deadline_s: float) -> Reply:
+        return await self._client.infer(
+            ask.model,
+            ask.inputs,
+            id=ask.id,
+            version=ask.version,
+            lane="interactive",
+            deadline_s=deadline_s,
+            tenant=ask.tenant,
+            parameters=ask.parameters,
+            outputs=ask.outputs,
+        )
+
+    def _deadline_s(self, call: Call, ask: Ask, served: Served) -> float:
+        """What is left of the deadline, which counts from the head of the HTTP request."""
+        asked = ask.deadline_s or served.announcement.default_deadline_s or self._settings.default_deadline_s
+        if asked > self._settings.max_deadline_s:
+            raise InvalidRequest(
+                f"a deadline of {asked:g} s is longer than the {self._settings.max_deadline_s:g} s that this gateway "
+                "waits: publish to Kafka instead"
+            )
+        left = asked - (time.monotonic() - call.started_s)
+        if left <= 0:
+            raise DeadlineExceeded(f"the deadline of {asked:g} s passed while the request arrived")
+        return left
+
+
+async def unless_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
+    """The work's result; the work is cancelled when the HTTP caller goes away.
+
+    Raises:
+        Cancelled: the caller went away.
+    """
+    me = asyncio.current_task()
+    assert me is not None
+    watch = asyncio.create_task(_watch(receive, me), name="headrace-caller-watch")
+    try:
+        return await work
+    except asyncio.CancelledError:
+        if not watch.done() or watch.cancelled():
+            raise
+        # Only one of two cancellations is ours: one from the server's end must go on.
+        if me.uncancel() > 0:
+            raise
+        raise Cancelled("the caller went away before the answer") from None
+    finally:
+        watch.cancel()
+
+
+async def _watch(receive: Receive, work: asyncio.Task[Any]) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    work.cancel()

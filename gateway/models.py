@@ -1,0 +1,132 @@
+"""What the gateway knows of models: from announcements, and for names never announced from the list of topics."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from producer_sdk.announcements import Announcement, ModelState
+from producer_sdk.broker import Broker
+from producer_sdk.directory import ModelDirectory, ModelView
+from producer_sdk.errors import HeadraceError, InvalidRequest, ModelNotReady, UnknownModel
+from producer_sdk.topics import MODEL_NAME, Lane, Topics
+
+TOPICS_FRESH_S = 2.0
+SHOWN_NAME_CHARS = 80
+
+
+class Served(NamedTuple):
+    """A model that answers now. `signature` is None where that of the version is not announced."""
+
+    name: str
+    version: str
+    announcement: Announcement
+    signature: Announcement | None
+
+
+class TopicNames:
+    """Which topics there are, asked at most every two seconds however many unknown names are asked for."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._admin = broker.admin()
+        self._lock = asyncio.Lock()
+        self._names: Mapping[str, int] = {}
+        self._read_at = -TOPICS_FRESH_S
+
+    async def start(self) -> None:
+        await self._admin.start()
+
+    async def stop(self) -> None:
+        await self._admin.stop()
+
+    async def has(self, topic: str) -> bool:
+        """Whether the topic exists. Raises BrokerError where Kafka does not say."""
+        async with self._lock:
+            if time.monotonic() - self._read_at > TOPICS_FRESH_S:
+                self._names = await self._admin.topics()
+                self._read_at = time.monotonic()
+        return topic in self._names
+
+
+class Models:
+    """Looks models up for the surfaces. Belongs to the event loop."""
+
+    def __init__(self, directory: ModelDirectory, topic_names: TopicNames, topics: Topics, v1_model: str | None) -> None:
+        self._directory = directory
+        self._topic_names = topic_names
+        self._topics = topics
+        self._v1_model = v1_model
+
+    def known(self, model: str | None) -> str | None:
+        """The name itself where it is announced, else None."""
+        return model if model is not None and self._directory.get(model) is not None else None
+
+    def names(self) -> list[str]:
+        """All that are announced, ready or not."""
+        return sorted(self._directory.models())
+
+    async def view(self, model: str, version: str | None) -> ModelView:
+        """What is announced of a model, ready or not.
+
+        Raises:
+            UnknownModel: there is no such model, or it does not have the version.
+            ModelNotReady: its topics exist, but no worker says anything of it.
+        """
+        view = self._directory.get(model)
+        if view is None:
+            raise await self._absent(model)
+        if version is not None and view.versions and version not in view.versions:
+            raise UnknownModel(
+                f"model '{model}' has no version {version[:SHOWN_NAME_CHARS]!r}: it has {', '.join(view.versions)}"
+            )
+        return view
+
+    async def serving(self, model: str, version: str | None) -> Served:
+        """The model, ready to answer.
+
+        Raises:
+            UnknownModel: as `view`.
+            ModelNotReady: no live worker serves it now; a caller that waits would wait in vain.
+        """
+        view = await self.view(model, version)
+        if view.state is not ModelState.READY:
+            raise ModelNotReady(why_not_ready(view))
+        announcement = view.announcement
+        default = announcement.versions[-1] if announcement.versions else ""
+        chosen = version or default
+        return Served(model, chosen, announcement, announcement if chosen == default else None)
+
+    def v1_model(self, named: str | None) -> str:
+        """The model that a `/v1/infer` request means.
+
+        Raises:
+            InvalidRequest: it names none and there is no single one to take.
+        """
+        if named is not None:
+            return named
+        # The setting comes first: else requests would change to another model when the set one goes away.
+        if self._v1_model is not None:
+            return self._v1_model
+        models = self._directory.models()
+        if len(models) == 1:
+            return next(iter(models))
+        names = ", ".join(f"'{name}'" for name in list(models)[:10]) or "none"
+        raise InvalidRequest(f"say which model: there are {len(models)} ({names}); give 'model' or set HEADRACE_V1_MODEL")
+
+    async def _absent(self, model: str) -> HeadraceError:
+        topic = self._topics.requests(model, Lane.INTERACTIVE)
+        if MODEL_NAME.fullmatch(model) and await self._topic_names.has(topic):
+            return ModelNotReady(f"model '{model}' has its topics, but no live worker serves it")
+        return UnknownModel(f"there is no model {model[:SHOWN_NAME_CHARS]!r}")
+
+
+def default_version(view: ModelView) -> str:
+    return view.versions[-1] if view.versions else ""
+
+
+def why_not_ready(view: ModelView) -> str:
+    """A sentence for people: the state and what its workers say."""
+    reasons = "; ".join(reason for reason in view.reasons if reason)
+    return f"model '{view.name}' is {view.state}" + (f": {reasons}" if reasons else "")

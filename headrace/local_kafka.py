@@ -1,0 +1,201 @@
+"""A real Apache Kafka on this machine, without Docker: one node in a folder of its own, ended with this process.
+
+For Linux and macOS.
+"""
+
+import atexit
+import os
+import signal
+import subprocess
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+
+from headrace.bound_process import BoundProcess
+from headrace.free_ports import free_port, is_free
+from headrace.kafka_answer import answers
+from headrace.kafka_folder import KafkaFolder
+from headrace.kafka_jars import KAFKA_VERSION, KafkaInstall, Progress, prepare
+from headrace.kafka_java import LocalKafkaError
+from headrace.kafka_settings import java_command, server_properties
+
+__all__ = ["KAFKA_VERSION", "KafkaInstall", "LocalKafka", "LocalKafkaError", "PortTakenError", "Progress", "prepare"]
+
+START_LIMIT_S = 60.0
+STOP_LIMIT_S = 15.0
+LOOK_AGAIN_S = 0.05
+PORT_ATTEMPTS = 3
+LOG_LINES_IN_ERRORS = 15
+
+
+class PortTakenError(LocalKafkaError):
+    """The port asked for is in use by another program."""
+
+
+class LocalKafka:
+    """One local broker. Not for several threads at once, but each call may come from another thread.
+
+    `port` is the clients' port, None takes a free one. `data_dir` is kept after stop and read again by the next start;
+    None takes a fresh temporary folder, removed at stop. `benchmark` gives it 1 GB and the server JIT. `progress`
+    gets one sentence a step of the first download, which else go to stderr.
+    """
+
+    def __init__(
+        self,
+        *,
+        port: int | None = None,
+        data_dir: Path | None = None,
+        benchmark: bool = False,
+        progress: Progress | None = None,
+    ) -> None:
+        self._wanted_port = port
+        self._data_dir = data_dir
+        self._benchmark = benchmark
+        self._progress = progress
+        self._port: int | None = port
+        self._install: KafkaInstall | None = None
+        self._folder: KafkaFolder | None = None
+        self._process: BoundProcess | None = None
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The clients' address, `127.0.0.1:PORT`; it stays the same over kill and restart."""
+        if self._port is None:
+            raise LocalKafkaError("The local Kafka has no address yet: call start() first.")
+        return f"127.0.0.1:{self._port}"
+
+    @property
+    def pid(self) -> int:
+        """The process id of the broker's Java."""
+        return self._running().pid
+
+    @property
+    def version(self) -> str:
+        """Kafka's version."""
+        return KAFKA_VERSION if self._install is None else self._install.version
+
+    @property
+    def log_file(self) -> Path:
+        """The broker's own log."""
+        if self._folder is None:
+            raise LocalKafkaError("The local Kafka has no folder yet: call start() first.")
+        return self._folder.log_file
+
+    def start(self) -> None:
+        """Start and return once a client's request is answered (2 to 3 s; at most 60 s). Raises LocalKafkaError.
+
+        After kill() it comes back on the same port with the same data.
+        """
+        if self._process is not None and self._process.returncode is None:
+            raise LocalKafkaError(f"The local Kafka at {self.bootstrap_servers} runs already.")
+        self._install = install = prepare(self._progress)
+        with ExitStack() as undo:
+            try:
+                if self._folder is None:
+                    self._folder = KafkaFolder.open(self._data_dir)
+                    undo.callback(self.stop)
+                undo.callback(self.kill)
+                atexit.register(self._stop_at_exit, os.getpid())
+                self._start_on_some_port(install, self._folder)
+            except (OSError, subprocess.SubprocessError) as err:
+                raise LocalKafkaError(f"The local Kafka could not be started: {err}.") from err
+            undo.pop_all()
+
+    def stop(self) -> None:
+        """End the broker in order (SIGTERM, after 15 s SIGKILL) and remove its folder unless `data_dir` was given."""
+        self._end()
+        self._leave_folder()
+        self._port = self._wanted_port
+        atexit.unregister(self._stop_at_exit)
+
+    def kill(self) -> None:
+        """End the broker at once with SIGKILL; port and data stay, for start() or restart()."""
+        if self._process is not None:
+            self._process.send(signal.SIGKILL)
+            self._process.wait(STOP_LIMIT_S)
+            self._process = None
+
+    def restart(self) -> None:
+        """Stop in order, if it runs, and start again on the same port with the same data."""
+        self._end()
+        self.start()
+
+    def pause(self) -> None:
+        """Freeze the broker (SIGSTOP): connections stay open, nothing is answered."""
+        self._running().send(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let a paused broker go on (SIGCONT)."""
+        self._running().send(signal.SIGCONT)
+
+    def __enter__(self) -> "LocalKafka":
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _running(self) -> BoundProcess:
+        if self._process is None or self._process.returncode is not None:
+            raise LocalKafkaError("The local Kafka does not run: call start() first.")
+        return self._process
+
+    def _end(self) -> None:
+        if self._process is None:
+            return
+        self._process.send(signal.SIGTERM)
+        self._process.send(signal.SIGCONT)  # a paused process sees no SIGTERM
+        if not self._process.wait(STOP_LIMIT_S):
+            self.kill()
+        self._process = None
+
+    def _leave_folder(self) -> None:
+        if self._folder is not None:
+            self._folder.leave()
+            self._folder = None
+
+    def _stop_at_exit(self, owner_pid: int) -> None:
+        # A forked child has this registration too, but the broker is not its own.
+        if os.getpid() == owner_pid:
+            self.stop()
+
+    def _start_on_some_port(self, install: KafkaInstall, folder: KafkaFolder) -> None:
+        for attempt in range(1, PORT_ATTEMPTS + 1):
+            port = self._port if self._port is not None else free_port()
+            try:
+                self._start_once(install, folder, port)
+            except PortTakenError:
+                # Another program may take a free port, the controller's too, before Kafka binds it.
+                if attempt == PORT_ATTEMPTS or (self._port is not None and not is_free(port)):
+                    raise
+            else:
+                self._port = port
+                return
+
+    def _start_once(self, install: KafkaInstall, folder: KafkaFolder, port: int) -> None:
+        """1. check the port; 2. write the settings; 3. format a new folder; 4. run; 5. wait for an answer."""
+        deadline = time.monotonic() + START_LIMIT_S
+        if not is_free(port):
+            raise PortTakenError(f"Port {port} is in use by another program; name another port or stop that program.")
+        folder.write_settings(server_properties(port, free_port(), folder.topics_dir))
+        java = java_command(install, folder.log4j2_file, benchmark=self._benchmark)
+        if not folder.is_formatted:
+            folder.format(java)
+        mark = folder.log_size()
+        self._process = BoundProcess([*java, "kafka.Kafka", str(folder.settings_file)], folder.log_file)
+        while not answers(port) or self._process.returncode is not None:
+            self._check_start(self._process, folder, mark, deadline, port)
+            self._process.wait(LOOK_AGAIN_S)
+
+    def _check_start(self, process: BoundProcess, folder: KafkaFolder, mark: int, deadline: float, port: int) -> None:
+        if process.returncode is not None:
+            log = folder.log_since(mark, LOG_LINES_IN_ERRORS)
+            if "Address already in use" in log:
+                raise PortTakenError(f"Port {port}, or the controller's, was taken while the local Kafka started.")
+            raise LocalKafkaError(f"The local Kafka ended at its start (status {process.returncode}). Its log:\n{log}")
+        if time.monotonic() > deadline:
+            log = folder.log_since(mark, LOG_LINES_IN_ERRORS)
+            raise LocalKafkaError(f"The local Kafka gave no answer within {START_LIMIT_S:.0f} s. Its log:\n{log}")

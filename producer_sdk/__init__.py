@@ -1,0 +1,1 @@
+"""Publish requests to headrace and await their replies."""

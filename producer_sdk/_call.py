@@ -1,0 +1,150 @@
+"""What a caller asked for, checked before anything is sent, and its requests as record values."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from .errors import HeadraceError, InvalidRequest
+from .oip import encode_json_request
+from .tensors import Tensor
+from .topics import Lane, ReplyTo, check_id, check_model_name
+from .wire import (
+    MAX_NAME_CHARS,
+    MAX_PARAMETERS,
+    MAX_TENSORS,
+    Form,
+    Request,
+    Scalar,
+    check_deadline_ms,
+    encode_request,
+    read_output_names,
+)
+
+Encoding = Literal["msgpack", "json"]
+Inputs = Mapping[str, Any]
+MAX_TENANT_CHARS = 128
+MAX_VERSION_CHARS = 64
+_LANES = frozenset(str(lane) for lane in Lane)
+
+
+class Call(Struct, frozen=True, gc=False):
+    """The arguments that the requests of one call share. `deadline_s` counts from the sending of each request."""
+
+    model: str
+    lane: str
+    deadline_s: float | None
+    tenant: str | None
+    version: str | None
+    parameters: dict[str, Scalar]
+    outputs: tuple[str, ...] | None
+
+
+def check_call(
+    model: str,
+    lane: str,
+    deadline_s: float | None,
+    tenant: str | None,
+    version: str | None,
+    parameters: Mapping[str, Scalar] | None,
+    outputs: Sequence[str] | None,
+) -> Call:
+    """The checked arguments.
+
+    Raises:
+        InvalidRequest: naming the argument at fault.
+    """
+    check_model_name(model)
+    if lane not in _LANES:
+        raise InvalidRequest(f"lane {str(lane)[:40]!r} is not known: use one of {', '.join(Lane)}")
+    if deadline_s is not None and not _is_duration(deadline_s):
+        raise InvalidRequest(f"deadline_s {str(deadline_s)[:40]} is not valid: give finite seconds above 0")
+    if tenant is not None:
+        _check_text("tenant", tenant, MAX_TENANT_CHARS)
+    if version is not None:
+        _check_text("version", version, MAX_VERSION_CHARS)
+    names = None if outputs is None else read_output_names([outputs] if isinstance(outputs, str) else list(outputs))
+    return Call(model, lane, deadline_s, tenant, version, check_parameters(parameters), names)
+
+
+def check_parameters(parameters: Mapping[str, Scalar] | None) -> dict[str, Scalar]:
+    """The parameters themselves.
+
+    Raises:
+        InvalidRequest: there are more than 64, or one is neither text, number nor boolean.
+    """
+    if not parameters:
+        return {}
+    if len(parameters) > MAX_PARAMETERS:
+        raise InvalidRequest(f"{len(parameters)} parameters cannot be sent: at most {MAX_PARAMETERS}")
+    for name, value in parameters.items():
+        _check_text("parameter name", name, MAX_NAME_CHARS)
+        if not isinstance(value, bool | int | float | str):
+            raise InvalidRequest(f"parameter {name!r} is {type(value).__name__}: give text, a number or a boolean")
+    return dict(parameters)
+
+
+def encode_call(
+    call: Call, id: str, inputs: Inputs, encoding: Encoding, reply_to: ReplyTo | None
+) -> tuple[bytes, int]:
+    """The record value of one request of a call, and its timestamp in epoch milliseconds.
+
+    Raises:
+        InvalidRequest: an input cannot be sent; names it and carries the id.
+    """
+    now_ms = int(time.time() * 1000)
+    try:
+        check_id(id)
+        tensors = _tensors_of(inputs)
+        deadline_ms = None
+        if call.deadline_s is not None:
+            deadline_ms = check_deadline_ms(now_ms + math.ceil(call.deadline_s * 1000))
+        request = Request(
+            id,
+            tensors,
+            Form.MSGPACK if encoding == "msgpack" else Form.JSON,
+            deadline_ms,
+            reply_to,
+            call.tenant,
+            call.version,
+            call.parameters,
+            call.outputs,
+        )
+        if encoding == "msgpack":
+            return encode_request(request), now_ms
+        return encode_json_request(request, deadline_s=call.deadline_s), now_ms
+    except HeadraceError as err:
+        err.id = id
+        raise
+
+
+def _tensors_of(inputs: Inputs) -> dict[str, Tensor]:
+    if not isinstance(inputs, Mapping):
+        raise InvalidRequest(f"inputs are {type(inputs).__name__}: give a mapping of input name to array")
+    if not 0 < len(inputs) <= MAX_TENSORS:
+        raise InvalidRequest(f"{len(inputs)} inputs cannot be sent: give 1 to {MAX_TENSORS}")
+    return {name: value if type(value) is Tensor else _tensor_of(name, value) for name, value in inputs.items()}
+
+
+def _tensor_of(name: str, value: Any) -> Tensor:
+    _check_text("input name", name, MAX_NAME_CHARS)
+    try:
+        return Tensor.from_array(value)
+    except InvalidRequest as err:
+        raise InvalidRequest(f"input {name!r}: {err.message}") from err
+    except (TypeError, ValueError, RuntimeError, OverflowError) as err:
+        # Raised by NumPy, or by the object's own conversion (a tensor on a GPU, say).
+        raise InvalidRequest(f"input {name!r} cannot be made an array: {err}") from err
+
+
+def _is_duration(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
+
+
+def _check_text(what: str, value: object, most: int) -> None:
+    if not isinstance(value, str) or not 0 < len(value) <= most:
+        raise InvalidRequest(f"{what} {str(value)[:40]!r} is not valid: give text of 1 to {most} characters")

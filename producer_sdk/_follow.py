@@ -1,0 +1,141 @@
+"""Follow one partition for as long as the process lives, without ever skipping a record."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+
+from .broker import Broker, BrokerError, Consumer, Record, TopicPartition
+
+POLL_S = 0.2  # poll may not be cancelled, so this bounds how long stop() waits for it
+MAX_POLL_RECORDS = 500
+FIRST_BACKOFF_S = 0.1
+MAX_BACKOFF_S = 5.0
+
+log = logging.getLogger(__name__)
+
+
+class Follower:
+    """Reads one partition in one task of the loop; a lost reader is built anew at the next offset.
+
+    Attributes:
+        position: offset of the next record.
+        end_at_start: end of the partition when `start` returned.
+        failed: why there is no reader now, None while there is one.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        partition: TopicPartition,
+        handle: Callable[[Sequence[Record]], None],
+        *,
+        from_end: bool,
+    ) -> None:
+        self._broker = broker
+        self._partition = partition
+        self._handle = handle
+        self._from_end = from_end
+        self._task: asyncio.Task[None] | None = None
+        self._stopping = asyncio.Event()
+        self.position = 0
+        self.end_at_start = 0
+        self.caught_up = asyncio.Event()
+        self.failed: BrokerError | None = None
+
+    async def start(self) -> None:
+        """Fix the position, then begin to read.
+
+        Raises:
+            BrokerError: the broker did not answer.
+        """
+        reader = await self._open()
+        try:
+            ends = await reader.end_offsets(frozenset({self._partition}))
+        except BaseException:
+            await reader.stop()
+            raise
+        self.end_at_start = ends[self._partition]
+        # Nobody can have answered us between the reader's position and this end: no request of ours was out yet.
+        self.position = self.end_at_start if self._from_end else 0
+        if self.position >= self.end_at_start:
+            self.caught_up.set()
+        self._task = asyncio.create_task(self._follow(reader), name=f"headrace-follow-{self._partition.topic}")
+
+    async def stop(self) -> None:
+        """Stop reading; waits for the poll in progress."""
+        self._stopping.set()
+        if self._task is not None:
+            await self._task
+
+    async def _open(self) -> Consumer:
+        reader = self._broker.reader(frozenset({self._partition}), from_end=self._from_end)
+        try:
+            await reader.start()
+        except BaseException:
+            await reader.stop()
+            raise
+        return reader
+
+    async def _follow(self, first: Consumer) -> None:
+        reader: Consumer | None = first
+        backoff_s = FIRST_BACKOFF_S
+        while not self._stopping.is_set():
+            try:
+                if reader is None:
+                    reader = await self._reopen()
+                await self._read(reader)
+            except BrokerError as err:
+                self._lost(err)
+                backoff_s = FIRST_BACKOFF_S if reader is not None else min(2 * backoff_s, MAX_BACKOFF_S)
+            if reader is not None:
+                await _discard(reader)
+                reader = None
+            if self.failed is not None:
+                await self._pause(backoff_s)
+
+    async def _reopen(self) -> Consumer:
+        reader = await self._open()
+        reader.seek(self._partition, self.position)
+        self.failed = None
+        return reader
+
+    async def _read(self, reader: Consumer) -> None:
+        while not self._stopping.is_set():
+            polled = await reader.poll(MAX_POLL_RECORDS, POLL_S)
+            records = polled.get(self._partition, ())
+            if records:
+                try:
+                    self._handle(records)
+                except Exception:  # the top of this task: a fault in one haul must not end the following
+                    log.exception("Records of %s could not be handled.", self._partition.topic)
+                self.position = records[-1].offset + 1
+            if not self.caught_up.is_set() and self._is_at_end(reader, bool(records)):
+                self.caught_up.set()
+
+    def _is_at_end(self, reader: Consumer, some: bool) -> bool:
+        # Compaction may have removed the last records, so the position alone may never reach the end.
+        return self.position >= self.end_at_start or (not some and reader.lag().get(self._partition) == 0)
+
+    def _lost(self, err: BrokerError) -> None:
+        self.failed = err
+        log.warning(
+            "The reader of %s is lost and will be built anew: %s",
+            self._partition.topic,
+            err.message,
+            extra={"action": "reader_lost"},
+        )
+
+    async def _pause(self, seconds: float) -> None:
+        try:
+            await asyncio.wait_for(self._stopping.wait(), seconds)
+        except TimeoutError:
+            return
+
+
+async def _discard(reader: Consumer) -> None:
+    try:
+        await reader.stop()
+    except BrokerError:
+        log.debug("A lost reader did not close cleanly.", exc_info=True)

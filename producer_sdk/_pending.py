@@ -1,0 +1,86 @@
+"""The requests that wait for a reply. Pure: no clock, no broker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple, Protocol
+
+from .errors import DeadlineExceeded, HeadraceError, InvalidRequest, QueueFull
+from .wire import Reply
+
+Outcome = Reply | HeadraceError
+
+
+class Waiter(Protocol):
+    """Told the outcome of one request, once."""
+
+    def settle(self, outcome: Outcome) -> None: ...
+
+
+class _Waiting(NamedTuple):
+    due_s: float
+    waiter: Waiter
+
+
+class Pending:
+    """Waiters by request id, at most `limit`; remembers as many ids that have ended, to tell a late reply."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._waiting: dict[str, _Waiting] = {}
+        # Two generations: a full one becomes the old one, so forgetting costs nothing per request.
+        self._ended: dict[str, bool] = {}
+        self._ended_before: dict[str, bool] = {}
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def __contains__(self, id: str) -> bool:
+        return id in self._waiting
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._waiting)
+
+    def expect(self, id: str, due_s: float, waiter: Waiter) -> None:
+        """Wait for the outcome of a request until a point in time.
+
+        Raises:
+            InvalidRequest: a request of this id waits already.
+            QueueFull: too many wait.
+        """
+        if id in self._waiting:
+            raise InvalidRequest(f"a request with the id {id!r} is still waiting for its reply: use another id", id=id)
+        if len(self._waiting) >= self._limit:
+            raise QueueFull(f"{self._limit} requests of this client wait for replies: no more fit", id=id)
+        self._waiting[id] = _Waiting(due_s, waiter)
+
+    def settle(self, id: str, outcome: Outcome, *, answered: bool = False) -> bool:
+        """Give the outcome to who waits for it; False when nobody does. `answered` means that a reply brought it."""
+        waiting = self._waiting.pop(id, None)
+        if waiting is None:
+            return False
+        self._remember(id, answered)
+        waiting.waiter.settle(outcome)
+        return True
+
+    def forget(self, id: str) -> None:
+        """Wait no longer; a reply that still comes is a late one."""
+        if self._waiting.pop(id, None) is not None:
+            self._remember(id, False)
+
+    def was_answered(self, id: str) -> bool | None:
+        """Whether an id that has ended got a reply; None for an id that was never here, or long ago."""
+        answered = self._ended.get(id)
+        return self._ended_before.get(id) if answered is None else answered
+
+    def sweep(self, now_s: float) -> float | None:
+        """End what is past due with DeadlineExceeded; the next point in time at which something will be, if any."""
+        due = [id for id, waiting in self._waiting.items() if waiting.due_s <= now_s]
+        for id in due:
+            self.settle(id, DeadlineExceeded("no reply came within the deadline", id=id))
+        return min((waiting.due_s for waiting in self._waiting.values()), default=None)
+
+    def _remember(self, id: str, answered: bool) -> None:
+        if len(self._ended) >= self._limit:
+            self._ended_before, self._ended = self._ended, {}
+        self._ended[id] = answered

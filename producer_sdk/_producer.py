@@ -1,0 +1,152 @@
+"""Publish requests: to the right topic, never to one that does not exist, evenly over its partitions."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+from collections import deque
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import NamedTuple
+
+from .broker import Acknowledgement, Admin, BrokerError, Outgoing, Producer
+from .errors import HeadraceError, PayloadTooLarge, UnknownModel
+from .topics import Topics
+
+LOOK_AGAIN_S = 1.0  # how soon a missing topic is looked for again
+LISTING_AGE_S = 60.0  # how long a topic that was there is taken to be there still
+
+Failed = Callable[[str, HeadraceError], None]
+
+
+class Sending(NamedTuple):
+    """A request that is encoded: its id and its record."""
+
+    id: str
+    record: Outgoing
+
+
+class Route:
+    """Where requests for one lane of a model go: each partition in turn, from a random one on."""
+
+    __slots__ = ("_turns", "topic")
+
+    def __init__(self, topic: str, partitions: int) -> None:
+        first = random.randrange(partitions)
+        self.topic = topic
+        self._turns = itertools.cycle([*range(first, partitions), *range(first)])
+
+    def next_partition(self) -> int:
+        return next(self._turns)
+
+
+class Sender:
+    """The sending side of one client. Belongs to its event loop.
+
+    `failed` is told the id of a request whose publish was refused after `send` or `send_many` had returned.
+    """
+
+    def __init__(self, producer: Producer, admin: Admin, topics: Topics, failed: Failed) -> None:
+        self._producer = producer
+        self._admin = admin
+        self._topics = topics
+        self._failed = failed
+        self._routes: dict[tuple[str, str], Route] = {}
+        self._listing: Mapping[str, int] = {}
+        self._listed_at_s = -LISTING_AGE_S
+        self._looking = asyncio.Lock()
+        self._unacknowledged: deque[tuple[str, Acknowledgement]] = deque()
+        self._watch_wanted = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self) -> None:
+        self._spawn(self._watch(), "headrace-acknowledgements")
+
+    def known_route(self, model: str, lane: str, now_s: float) -> Route | None:
+        """The route if it was looked up lately."""
+        return self._routes.get((model, lane)) if now_s - self._listed_at_s < LISTING_AGE_S else None
+
+    async def route(self, model: str, lane: str) -> Route:
+        """The route to a lane of a model.
+
+        Raises:
+            UnknownModel: it has no topic.
+            BrokerError: the topics could not be listed.
+        """
+        topic = self._topics.requests(model, lane)
+        async with self._looking:
+            now_s = asyncio.get_running_loop().time()
+            age_s = now_s - self._listed_at_s
+            if age_s >= LISTING_AGE_S or (topic not in self._listing and age_s >= LOOK_AGAIN_S):
+                await self._list(now_s)
+            if not self._listing.get(topic):
+                raise UnknownModel(f"model {model!r} is not known here: there is no topic {topic}")
+            return self._routes.setdefault((model, lane), Route(topic, self._listing[topic]))
+
+    async def publish(self, route: Route, record: Outgoing) -> Acknowledgement:
+        """Hand over a record; await the result for its acknowledgement."""
+        return await self._producer.publish(route.topic, record, route.next_partition())
+
+    async def send(self, route: Route, sending: Sending) -> None:
+        """Hand over a request; a refusal that comes later is told to `failed`."""
+        acknowledgement = await self._producer.publish(route.topic, sending.record, route.next_partition())
+        self._unacknowledged.append((sending.id, acknowledgement))
+        self._watch_wanted.set()
+
+    def send_many(self, route: Route, sendings: Sequence[Sending]) -> None:
+        """Hand over requests for one partition together; every refusal is told to `failed`."""
+        self._spawn(self._send_many(route, sendings), "headrace-send")
+
+    async def close(self) -> None:
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _list(self, now_s: float) -> None:
+        try:
+            listing = await self._admin.topics()
+        except BrokerError:
+            if not self._listing:
+                raise
+            self._listed_at_s = now_s  # a known topic is most likely still there: ask again later
+            return
+        if listing != self._listing:
+            self._routes.clear()
+        self._listing = listing
+        self._listed_at_s = now_s
+
+    async def _send_many(self, route: Route, sendings: Sequence[Sending]) -> None:
+        try:
+            await self._producer.publish_batch(
+                route.topic, route.next_partition(), [sending.record for sending in sendings]
+            )
+        except PayloadTooLarge:
+            # One of them is: alone, each gets its own outcome. What arrives twice is answered once.
+            for sending in sendings:
+                await self._send_alone(route, sending)
+        except HeadraceError as err:
+            for sending in sendings:
+                self._failed(sending.id, HeadraceError.from_code(err.code, err.message, id=sending.id))
+
+    async def _send_alone(self, route: Route, sending: Sending) -> None:
+        try:
+            await self.send(route, sending)
+        except HeadraceError as err:
+            self._failed(sending.id, err)
+
+    async def _watch(self) -> None:
+        while True:
+            await self._watch_wanted.wait()
+            while self._unacknowledged:
+                id, acknowledgement = self._unacknowledged.popleft()
+                try:
+                    await acknowledgement
+                except HeadraceError as err:
+                    self._failed(id, err)
+            self._watch_wanted.clear()
+
+    def _spawn(self, work: Coroutine[None, None, None], name: str) -> None:
+        task = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

@@ -1,0 +1,172 @@
+"""Correlate replies with the requests that wait for them: one reply partition, one reader, one timer."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from ._follow import Follower
+from ._pending import Outcome, Pending, Waiter
+from .broker import Admin, Broker, Record, TopicPartition
+from .errors import Cancelled, HeadraceError, InvalidRequest
+from .oip import decode_json_reply
+from .system_topics import ensure_system_topics
+from .topics import ReplyTo, Topics
+from .wire import decode_reply
+
+# A worker notices a passed deadline too and says more about it, so its answer gets this long to arrive.
+DEADLINE_GRACE_S = 0.25
+SWEEP_INTERVAL_S = 0.05
+
+
+class Counters(Struct, frozen=True):
+    """What a client has seen of replies since it was made.
+
+    Attributes:
+        pending: requests that wait for a reply now.
+        answered: replies given to who waited for them.
+        expired: requests ended here because no reply came in time.
+        late: replies to requests that had ended without one.
+        duplicate: further replies to requests that had one already.
+        foreign: replies to requests of other clients that share the partition.
+        unreadable: records that are no reply.
+    """
+
+    pending: int = 0
+    answered: int = 0
+    expired: int = 0
+    late: int = 0
+    duplicate: int = 0
+    foreign: int = 0
+    unreadable: int = 0
+
+
+class Replies:
+    """The reply side of one client. Belongs to its event loop."""
+
+    def __init__(self, broker: Broker, topics: Topics, partition: int | None, max_pending: int) -> None:
+        self._broker = broker
+        self._topics = topics
+        self._wanted_partition = partition
+        self._pending = Pending(max_pending)
+        self._follower: Follower | None = None
+        self._starting = asyncio.Lock()
+        self._timer: asyncio.TimerHandle | None = None
+        self._answered = self._expired = 0
+        self._late = self._duplicate = self._foreign = self._unreadable = 0
+        self.address: ReplyTo | None = None
+
+    @property
+    def counters(self) -> Counters:
+        return Counters(
+            len(self._pending),
+            self._answered,
+            self._expired,
+            self._late,
+            self._duplicate,
+            self._foreign,
+            self._unreadable,
+        )
+
+    async def start(self, admin: Admin) -> ReplyTo:
+        """Fix the position in the reply partition, once; the return address.
+
+        Raises:
+            BrokerError: the broker did not answer, or a topic could not be created.
+            InvalidRequest: the wanted partition does not exist.
+        """
+        async with self._starting:
+            if self.address is None:
+                partition = await self._choose_partition(admin)
+                follower = Follower(self._broker, partition, self._handle, from_end=True)
+                await follower.start()
+                self._follower = follower
+                self.address = ReplyTo(*partition)
+            return self.address
+
+    def expect(self, id: str, deadline_s: float, waiter: Waiter) -> None:
+        """Wait for the reply to a request; raises as `Pending.expect` does."""
+        loop = asyncio.get_running_loop()
+        due_s = loop.time() + deadline_s + DEADLINE_GRACE_S
+        self._pending.expect(id, due_s, waiter)
+        if self._timer is None or due_s < self._timer.when() - SWEEP_INTERVAL_S:
+            self._sweep_at(loop, due_s)
+
+    def settle(self, id: str, outcome: Outcome) -> None:
+        """End a request without a reply."""
+        self._pending.settle(id, outcome)
+
+    def forget(self, id: str) -> None:
+        self._pending.forget(id)
+
+    async def close(self) -> None:
+        """End what waits with Cancelled, then stop reading."""
+        if self._timer is not None:
+            self._timer.cancel()
+        for id in list(self._pending):
+            self._pending.settle(id, Cancelled("the client was closed before the reply came", id=id))
+        async with self._starting:
+            if self._follower is not None:
+                await self._follower.stop()
+
+    async def _choose_partition(self, admin: Admin) -> TopicPartition:
+        await ensure_system_topics(admin, self._topics)
+        name = self._topics.replies
+        partitions = (await admin.topics()).get(name, 0)
+        chosen = random.randrange(partitions or 1) if self._wanted_partition is None else self._wanted_partition
+        if not 0 <= chosen < partitions:
+            raise InvalidRequest(f"reply partition {chosen} does not exist: {name} has {partitions} partitions")
+        return TopicPartition(name, chosen)
+
+    def _sweep_at(self, loop: asyncio.AbstractEventLoop, when_s: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = loop.call_at(when_s, self._sweep)
+
+    def _sweep(self) -> None:
+        loop = asyncio.get_running_loop()
+        before = len(self._pending)
+        next_due_s = self._pending.sweep(loop.time())
+        self._expired += before - len(self._pending)
+        self._timer = None
+        if next_due_s is not None:
+            self._sweep_at(loop, max(next_due_s, loop.time() + SWEEP_INTERVAL_S))
+
+    def _handle(self, records: Sequence[Record]) -> None:
+        for record in records:
+            key, value = record.key, record.value
+            id = None if key is None else key.decode("ascii", "replace")
+            if id is not None and id not in self._pending:
+                self._count_unexpected(id)
+            elif value is None:
+                self._unreadable += 1
+            else:
+                self._read(id, value)
+
+    def _read(self, id: str | None, value: bytes) -> None:
+        try:
+            outcome = decode_json_reply(value) if value.startswith(b"{") else decode_reply(value)
+        except HeadraceError as err:
+            self._unreadable += 1
+            outcome = err
+        outcome_id = outcome.id or id
+        if outcome_id is None:
+            return
+        if isinstance(outcome, HeadraceError):
+            outcome.id = outcome_id
+        if self._pending.settle(outcome_id, outcome, answered=True):
+            self._answered += 1
+        else:
+            self._count_unexpected(outcome_id)
+
+    def _count_unexpected(self, id: str) -> None:
+        answered = self._pending.was_answered(id)
+        if answered is None:
+            self._foreign += 1
+        elif answered:
+            self._duplicate += 1
+        else:
+            self._late += 1

@@ -1,0 +1,158 @@
+"""A run of `Client.map`: pull, send and yield with at most a window of requests between pulling and yielding."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from ._call import Inputs
+from ._pending import Outcome, Waiter
+from ._producer import Sending
+from .errors import HeadraceError
+from .wire import Reply
+
+Source = Iterable[Inputs] | AsyncIterable[Inputs]
+MAX_TOGETHER = 64
+
+
+class Steps(NamedTuple):
+    """What a window does with its requests.
+
+    Attributes:
+        check: raises when nothing more can be sent.
+        prepare: encodes a request and waits for its reply.
+        send: hands over some together.
+        forget: waits no longer for one.
+    """
+
+    check: Callable[[], None]
+    prepare: Callable[[Inputs, Waiter], Sending]
+    send: Callable[[Sequence[Sending]], None]
+    forget: Callable[[str], None]
+
+
+class _Item:
+    """Waits for the outcome of one place of the iterable."""
+
+    __slots__ = ("_index", "_window")
+
+    def __init__(self, window: Window, index: int) -> None:
+        self._window = window
+        self._index = index
+
+    def settle(self, outcome: Outcome) -> None:
+        self._window.settle(self._index, outcome)
+
+
+class Window:
+    """One run; its items are pulled by a task of its own, so that replies are yielded while the iterable waits."""
+
+    def __init__(self, size: int, *, ordered: bool) -> None:
+        self._size = size
+        self._ordered = ordered
+        # Requests sent together share a partition: parts of the window must reach several workers.
+        self._together = min(max(1, size // 8), MAX_TOGETHER)
+        self._pulled = 0
+        self._yielded = 0
+        self._waiting: dict[int, str] = {}
+        self._ready: deque[Outcome] = deque()
+        self._held: dict[int, Outcome] = {}  # ordered: outcomes whose predecessors are still out
+        self._next = 0
+        self._exhausted = False
+        self._arrived = asyncio.Event()
+        self._room = asyncio.Event()
+
+    async def run(self, source: Source, open: Callable[[], Awaitable[Steps]]) -> AsyncGenerator[Outcome, None]:
+        """The outcomes; the iterable's own exception comes after the outcomes of what it gave before."""
+        steps = await open()
+        if isinstance(source, AsyncIterable):
+            pull = self._pull_async(aiter(source), steps)
+        else:
+            pull = self._pull(iter(source), steps)
+        puller = asyncio.create_task(pull, name="headrace-map")
+        puller.add_done_callback(self._end)
+        try:
+            while True:
+                while self._ready:
+                    outcome = self._ready.popleft()
+                    self._yielded += 1
+                    self._room.set()
+                    yield outcome
+                if self._exhausted and self._yielded == self._pulled:
+                    break
+                self._arrived.clear()
+                await self._arrived.wait()
+            puller.result()
+        finally:
+            puller.cancel()
+            for id in self._waiting.values():
+                steps.forget(id)
+            await asyncio.gather(puller, return_exceptions=True)
+
+    def settle(self, index: int, outcome: Outcome) -> None:
+        """Take the outcome of the item at a place; the sweeper, the reader and the sender call it."""
+        self._waiting.pop(index, None)
+        if type(outcome) is Reply:
+            msgspec.structs.force_setattr(outcome, "index", index)  # ours alone: fresh from the decoder
+        elif isinstance(outcome, HeadraceError):
+            outcome.index = index
+        if not self._ordered:
+            self._ready.append(outcome)
+        else:
+            self._held[index] = outcome
+            while self._next in self._held:
+                self._ready.append(self._held.pop(self._next))
+                self._next += 1
+        self._arrived.set()
+
+    async def _pull(self, source: Iterator[Inputs], steps: Steps) -> None:
+        while True:
+            room = await self._wait_for_room(steps)
+            sendings: list[Sending] = []
+            try:
+                for _ in range(min(room, self._together)):
+                    self._prepare(next(source), steps, sendings)
+            except StopIteration:
+                return
+            finally:
+                if sendings:
+                    steps.send(sendings)
+            await asyncio.sleep(0)  # what was encoded goes out while the next part is encoded
+
+    async def _pull_async(self, source: AsyncIterator[Inputs], steps: Steps) -> None:
+        while True:
+            await self._wait_for_room(steps)
+            try:
+                inputs = await anext(source)
+            except StopAsyncIteration:
+                return
+            sendings: list[Sending] = []
+            self._prepare(inputs, steps, sendings)
+            if sendings:
+                steps.send(sendings)
+
+    async def _wait_for_room(self, steps: Steps) -> int:
+        while self._pulled - self._yielded >= self._size:
+            self._room.clear()
+            await self._room.wait()
+        steps.check()
+        return self._size - (self._pulled - self._yielded)
+
+    def _prepare(self, inputs: Inputs, steps: Steps, sendings: list[Sending]) -> None:
+        index = self._pulled
+        self._pulled += 1
+        try:
+            sending = steps.prepare(inputs, _Item(self, index))
+        except HeadraceError as err:
+            self.settle(index, err)
+        else:
+            self._waiting[index] = sending.id
+            sendings.append(sending)
+
+    def _end(self, _: asyncio.Task[None]) -> None:
+        self._exhausted = True
+        self._arrived.set()

@@ -1,0 +1,297 @@
+"""The client for programs that publish requests and await replies."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from ._call import Call, Encoding, Inputs, check_call, encode_call
+from ._infer import InferWaiter
+from ._pending import Outcome, Waiter
+from ._producer import Route, Sender, Sending
+from ._replies import Counters, Replies
+from ._window import Source, Steps, Window
+from .broker import Broker, Outgoing
+from .errors import Cancelled, DeadlineExceeded, HeadraceError, InvalidRequest
+from .topics import ReplyTo, Topics, new_id, parse_reply_to
+from .wire import Reply, Scalar
+
+if TYPE_CHECKING:
+    from .kafka import KafkaOptions
+
+CLOSE_TIMEOUT_S = 10.0
+
+
+class Client:
+    """Publishes requests to the models of one headrace and awaits their replies.
+
+    Belongs to the event loop that it was started in; any task of it may use it, many at once.
+
+        async with Client("localhost:9092") as client:
+            reply = await client.infer("resnet", {"image": image})
+
+    Args:
+        bootstrap_servers: Kafka's addresses, `host:port` with commas between, or a broker object.
+        encoding: how requests are written: `msgpack` (compact, exact) or `json` (Open Inference Protocol v2).
+        prefix: what the names of all topics begin with.
+        client_id: name of this client in the broker's logs; only with `bootstrap_servers` as text.
+        options: connection and security settings of Kafka; only with `bootstrap_servers` as text.
+        reply_partition: the partition of `<prefix>.replies` to read; None takes one at random.
+        max_pending: most requests that may wait for replies at once; one more raises QueueFull.
+        close_timeout_s: most time that `close` takes to flush what was published.
+
+    Raises:
+        ValueError: encoding, prefix, `max_pending` or the combination of arguments is not valid.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Broker,
+        *,
+        encoding: Encoding = "msgpack",
+        prefix: str = "headrace",
+        client_id: str | None = None,
+        options: KafkaOptions | None = None,
+        reply_partition: int | None = None,
+        max_pending: int = 10_000,
+        close_timeout_s: float = CLOSE_TIMEOUT_S,
+    ) -> None:
+        if encoding not in ("msgpack", "json"):
+            raise ValueError(f"encoding {encoding!r} is not known: use 'msgpack' or 'json'")
+        if max_pending < 1:
+            raise ValueError(f"max_pending {max_pending} is not valid: give at least 1")
+        self._topics = Topics(prefix)
+        self._broker = _broker_of(bootstrap_servers, client_id, options)
+        self._encoding: Encoding = encoding
+        self._max_pending = max_pending
+        self._close_timeout_s = close_timeout_s
+        self._producer = self._broker.producer()
+        self._admin = self._broker.admin()
+        self._replies = Replies(self._broker, self._topics, reply_partition, max_pending)
+        self._sender = Sender(self._producer, self._admin, self._topics, self._replies.settle)
+        self._started = False
+        self._closed = False
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    @property
+    def counters(self) -> Counters:
+        """What the client has seen of replies, as of now."""
+        return self._replies.counters
+
+    async def start(self) -> None:
+        """Connect. Replies are read from the first `infer` or `map` on.
+
+        Raises:
+            BrokerError: the broker did not answer.
+        """
+        if self._started or self._closed:
+            raise RuntimeError("a Client is started once: make another one")
+        self._started = True
+        try:
+            await self._admin.start()
+            await self._producer.start()
+        except BaseException:
+            await self.close()
+            raise
+        self._sender.start()
+
+    async def close(self) -> None:
+        """End what waits with Cancelled, flush what was published, disconnect. May be called again."""
+        if self._closed or not self._started:
+            self._closed = True
+            return
+        self._closed = True
+        await self._replies.close()
+        await self._producer.stop(self._close_timeout_s)
+        await self._sender.close()
+        await self._admin.stop()
+
+    async def infer(
+        self,
+        model: str,
+        inputs: Inputs,
+        *,
+        id: str | None = None,
+        version: str | None = None,
+        lane: str = "interactive",
+        deadline_s: float = 30.0,
+        tenant: str | None = None,
+        parameters: Mapping[str, Scalar] | None = None,
+        outputs: Sequence[str] | None = None,
+    ) -> Reply:
+        """Send one request and wait for its reply.
+
+        Args:
+            model: its name.
+            inputs: by name, anything that NumPy takes (the first axis is rows), or a `Tensor`.
+            id: names the request everywhere, a fresh one by default; no two that wait may share it.
+            version: of the model; None leaves the choice to the worker.
+            lane: `interactive`, `async` or `bulk`.
+            deadline_s: seconds from now, after which nobody works on it any more.
+            tenant: whom it is counted for.
+            parameters: text, numbers and booleans passed to the model.
+            outputs: names of the outputs wanted; None means all.
+
+        Raises:
+            HeadraceError: see `errors`; every one has `code`, `retryable` and `id`.
+        """
+        call = check_call(model, lane, _required(deadline_s), tenant, version, parameters, outputs)
+        id = new_id() if id is None else id
+        waiter = InferWaiter()
+        try:
+            route, reply_to = await self._prepare(call, deadline_s)
+            sending = self._expect(call, id, inputs, reply_to, waiter)
+            try:
+                await waiter.send(self._sender, route, sending)
+                outcome = await waiter.outcome
+            finally:
+                self._replies.forget(id)
+        except HeadraceError as err:
+            err.id = id
+            raise
+        if isinstance(outcome, HeadraceError):
+            raise outcome
+        return outcome
+
+    async def publish(
+        self,
+        model: str,
+        inputs: Inputs,
+        *,
+        reply_to: str | None = None,
+        id: str | None = None,
+        version: str | None = None,
+        lane: str = "async",
+        deadline_s: float | None = None,
+        tenant: str | None = None,
+        parameters: Mapping[str, Scalar] | None = None,
+        outputs: Sequence[str] | None = None,
+    ) -> str:
+        """Send one request and return its id once the broker has it for good; the model need not be running.
+
+        Args:
+            reply_to: `topic` or `topic:partition` under the prefix; None is the model's results topic.
+            deadline_s: None never expires, unless the model sets a default. The others are as for `infer`.
+
+        Raises:
+            HeadraceError: after a BrokerError the request may have arrived or not; the same id makes a repeat harmless.
+        """
+        call = check_call(model, lane, deadline_s, tenant, version, parameters, outputs)
+        address = self._address(reply_to)
+        self._require_open()
+        id = new_id() if id is None else id
+        try:
+            value, now_ms = encode_call(call, id, inputs, self._encoding, address)
+            route = self._known_route(call) or await self._sender.route(call.model, call.lane)
+            await (await self._sender.publish(route, Outgoing(id.encode(), value, (), now_ms)))
+        except HeadraceError as err:
+            err.id = id
+            raise
+        return id
+
+    def map(
+        self,
+        model: str,
+        iterable: Source,
+        *,
+        window: int = 64,
+        ordered: bool = False,
+        version: str | None = None,
+        lane: str = "async",
+        deadline_s: float = 300.0,
+        tenant: str | None = None,
+        parameters: Mapping[str, Scalar] | None = None,
+        outputs: Sequence[str] | None = None,
+    ) -> AsyncGenerator[Outcome, None]:
+        """Send one request for each inputs of an iterable and yield the outcomes, each with its place as `index`.
+
+        Errors of single requests are yielded as values. At most `window` items are pulled ahead of what was yielded.
+        To end early, close the generator (`contextlib.aclosing`): what is still out is forgotten.
+
+        Args:
+            iterable: of inputs as for `infer`; plain or asynchronous.
+            window: 1 to `max_pending`.
+            ordered: yield in the order of the iterable, not as the replies come.
+            deadline_s: of each request, from its sending. The others are as for `infer`.
+
+        Raises:
+            InvalidRequest: an argument is not valid; at the call.
+            HeadraceError: the model is unknown or the broker does not answer; at the first item.
+        """
+        call = check_call(model, lane, _required(deadline_s), tenant, version, parameters, outputs)
+        if not 1 <= window <= self._max_pending:
+            raise InvalidRequest(f"window {window} is not valid: give 1 to max_pending, which is {self._max_pending}")
+
+        async def open() -> Steps:
+            route, reply_to = await self._prepare(call, deadline_s)
+            return Steps(
+                self._require_open,
+                lambda inputs, waiter: self._expect(call, new_id(), inputs, reply_to, waiter),
+                lambda sendings: self._sender.send_many(route, sendings),
+                self._replies.forget,
+            )
+
+        return Window(window, ordered=ordered).run(iterable, open)
+
+    async def _prepare(self, call: Call, deadline_s: float) -> tuple[Route, ReplyTo]:
+        """Route and return address: at hand in all but the first calls."""
+        self._require_open()
+        reply_to = self._replies.address
+        route = self._known_route(call)
+        if route is not None and reply_to is not None:
+            return route, reply_to
+        try:
+            async with asyncio.timeout(deadline_s):
+                route = await self._sender.route(call.model, call.lane)
+                return route, await self._replies.start(self._admin)
+        except TimeoutError as err:
+            raise DeadlineExceeded("the broker did not answer within the deadline") from err
+
+    def _known_route(self, call: Call) -> Route | None:
+        return self._sender.known_route(call.model, call.lane, asyncio.get_running_loop().time())
+
+    def _expect(self, call: Call, id: str, inputs: Inputs, reply_to: ReplyTo, waiter: Waiter) -> Sending:
+        value, now_ms = encode_call(call, id, inputs, self._encoding, reply_to)
+        self._replies.expect(id, call.deadline_s or 0.0, waiter)
+        return Sending(id, Outgoing(id.encode(), value, (), now_ms))
+
+    def _address(self, reply_to: str | None) -> ReplyTo | None:
+        if reply_to is None:
+            return None
+        address = parse_reply_to(reply_to)
+        if not self._topics.may_reply_to(address.topic):
+            raise InvalidRequest(f"reply_to {reply_to!r} is not allowed: use a topic under {self._topics.prefix}.")
+        return address
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise Cancelled("the client is closed")
+        if not self._started:
+            raise RuntimeError("the client is not started: use `async with`, or await start() first")
+
+
+def _required(deadline_s: float | None) -> float:
+    if deadline_s is None:
+        raise InvalidRequest("deadline_s is None: a reply that is waited for needs a deadline")
+    return deadline_s
+
+
+def _broker_of(bootstrap_servers: str | Broker, client_id: str | None, options: KafkaOptions | None) -> Broker:
+    if not isinstance(bootstrap_servers, str):
+        if client_id is not None or options is not None:
+            raise ValueError("client_id and options belong to an address: a broker object has its own")
+        return bootstrap_servers
+    from .kafka import KafkaBroker, KafkaOptions  # here, since importing aiokafka takes a quarter of a second
+
+    chosen = KafkaOptions() if options is None else options
+    return KafkaBroker(bootstrap_servers, options=chosen)

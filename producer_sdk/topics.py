@@ -1,0 +1,127 @@
+"""Names: model -> topics and group, ids, return addresses. Pure; safe as Kafka names, S3 names and log fields."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from enum import StrEnum
+from functools import lru_cache
+from typing import NamedTuple
+
+from .errors import InvalidRequest
+
+class Lane(StrEnum):
+    """How urgent a request is; each lane is a topic of its own."""
+
+    INTERACTIVE = "interactive"  # somebody waits for the reply
+    ASYNC = "async"  # the default of publish: soon, nobody waits
+    BULK = "bulk"  # scoring jobs: only throughput counts
+
+
+MODEL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
+PREFIX = re.compile(r"[A-Za-z0-9_-]{1,24}", re.ASCII)
+REQUEST_ID = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._:-]{1,128}", re.ASCII)  # "." and ".." are no names in stores
+_TOPIC = re.compile(r"(?!\.{1,2}(?::|\Z))[A-Za-z0-9._-]{1,249}", re.ASCII)
+_NEVER_REPLIES = frozenset((*Lane, "retry", "dead"))
+
+
+class ReplyTo(NamedTuple):
+    """A return address: a topic, and a partition where the caller reads just one."""
+
+    topic: str
+    partition: int | None
+
+    def __str__(self) -> str:
+        return self.topic if self.partition is None else f"{self.topic}:{self.partition}"
+
+
+class Topics:
+    """All names under one prefix.
+
+    Raises:
+        ValueError: the prefix has other characters than `A-Z a-z 0-9 _ -` or is longer than 24.
+    """
+
+    def __init__(self, prefix: str = "headrace") -> None:
+        if not PREFIX.fullmatch(prefix):
+            raise ValueError(f"topic prefix {prefix!r}: use 1 to 24 of A-Z a-z 0-9 _ -")
+        self.prefix = prefix
+        self.replies = f"{prefix}.replies"
+        self.control = f"{prefix}.control"
+        self.cancels = f"{prefix}.cancels"
+
+    def requests(self, model: str, lane: str) -> str:
+        return f"{self.prefix}.{model}.{lane}"
+
+    def lanes(self, model: str) -> dict[str, Lane]:
+        """Request topic -> lane, for each lane of the model."""
+        return {self.requests(model, lane): lane for lane in Lane}
+
+    def group(self, model: str) -> str:
+        return f"{self.prefix}.{model}"
+
+    def results(self, model: str) -> str:
+        return f"{self.prefix}.{model}.results"
+
+    def dead(self, model: str) -> str:
+        return f"{self.prefix}.{model}.dead"
+
+    def may_reply_to(self, topic: str) -> bool:
+        """Whether a reply may go there: under the prefix, and not a topic that headrace reads."""
+        if not topic.startswith(f"{self.prefix}."):
+            return False
+        last = topic.rpartition(".")[2]
+        return topic not in (self.control, self.cancels) and last not in _NEVER_REPLIES
+
+
+def new_id() -> str:
+    """A fresh request id: 22 characters, 128 random bits."""
+    return secrets.token_urlsafe(16)
+
+
+def derived_id(topic: str, partition: int, offset: int) -> str:
+    """The id of a record that carries none: stable over redelivery."""
+    return f"{topic}:{partition}:{offset}"
+
+
+def shown(value: object) -> str:
+    """A value from outside for a message: short, on one line, and without walking into lists or maps."""
+    if isinstance(value, str):
+        return repr(value if len(value) <= 80 else value[:80] + "...")
+    return repr(value) if value is None or isinstance(value, int | float) else f"of type {type(value).__name__}"
+
+
+def check_id(id: object) -> str:
+    """The id itself.
+
+    Raises:
+        InvalidRequest: it is not 1 to 128 of `A-Z a-z 0-9 . _ : -`, or it is `.` or `..`.
+    """
+    if not isinstance(id, str) or not REQUEST_ID.fullmatch(id):
+        raise InvalidRequest(f"id {shown(id)} is not valid: use 1 to 128 of A-Z a-z 0-9 . _ : -")
+    return id
+
+
+def check_model_name(model: str) -> str:
+    """The name itself.
+
+    Raises:
+        InvalidRequest: it is not 1 to 64 of `A-Z a-z 0-9 _ -`.
+    """
+    if not isinstance(model, str) or not MODEL_NAME.fullmatch(model):
+        raise InvalidRequest(f"model name {shown(model)} is not valid: use 1 to 64 of A-Z a-z 0-9 _ - (no dots)")
+    return model
+
+
+@lru_cache(maxsize=4096)
+def parse_reply_to(text: str) -> ReplyTo:
+    """`topic` or `topic:partition` as an address.
+
+    Raises:
+        InvalidRequest: neither form, or the partition is not a number from 0 to 99999.
+    """
+    topic, colon, partition = text.partition(":")
+    digits = partition.isascii() and partition.isdigit() and len(partition) <= 5
+    if not _TOPIC.fullmatch(topic) or (colon and not digits):
+        raise InvalidRequest(f"reply_to {shown(text)} is not valid: write 'topic' or 'topic:partition'")
+    return ReplyTo(topic, int(partition) if colon else None)

@@ -1,0 +1,66 @@
+"""The Apache Kafka that all tests share, fresh topic names, and a line that names the brokers of the run."""
+
+import os
+import re
+import secrets
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from headrace.local_kafka import KAFKA_VERSION, LocalKafka, prepare
+
+GIVEN_VARIABLE = "HEADRACE_TEST_BOOTSTRAP_SERVERS"
+BROKER_LINE = pytest.StashKey[str]()
+
+
+@dataclass(frozen=True, slots=True)
+class GivenKafka:
+    """A broker that runs already."""
+
+    bootstrap_servers: str
+
+
+@pytest.fixture(scope="session")
+def kafka(pytestconfig: pytest.Config) -> Iterator[LocalKafka | GivenKafka]:
+    """The shared broker. A test that kills or pauses its broker starts a LocalKafka of its own."""
+    given = os.environ.get(GIVEN_VARIABLE)
+    if given:
+        pytestconfig.stash[BROKER_LINE] = f"Apache Kafka at {given} (from {GIVEN_VARIABLE})"
+        yield GivenKafka(given)
+        return
+    with LocalKafka() as broker:
+        pytestconfig.stash[BROKER_LINE] = f"Apache Kafka {broker.version} at {broker.bootstrap_servers}"
+        yield broker
+
+
+@pytest.fixture
+def prefix(request: pytest.FixtureRequest) -> str:
+    """A prefix for topics, groups and models that no other test uses: at most 24 of [A-Za-z0-9_-], a letter first."""
+    name = re.sub(r"[^A-Za-z0-9]+", "-", request.node.name.removeprefix("test_"))[:12].strip("-")
+    return f"t-{name}-{secrets.token_hex(4)}"
+
+
+def needs_kafka(item: pytest.Item) -> bool:
+    """Whether a test asks for the shared broker or is marked as one that starts its own."""
+    return "kafka" in getattr(item, "fixturenames", ()) or item.get_closest_marker("kafka") is not None
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Download Kafka, where it is missing, before the time limits of the tests begin."""
+    if not session.config.option.collectonly and any(map(needs_kafka, session.items)):
+        prepare()
+
+
+def pytest_report_header() -> str:
+    """Say which brokers the run will use."""
+    given = os.environ.get(GIVEN_VARIABLE)
+    return f"brokers: in-memory, Apache Kafka {f'at {given}' if given else f'{KAFKA_VERSION}, started on first use'}"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say which brokers the run has used."""
+    used = ["in-memory"] if "producer_sdk.testing" in sys.modules else []
+    used += [config.stash[BROKER_LINE]] if BROKER_LINE in config.stash else []
+    terminalreporter.write_line(f"brokers: {', '.join(used) or 'none'}")

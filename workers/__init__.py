@@ -1,0 +1,1 @@
+"""The GPU side: consume, decode, backlog, batch, run, reply, commit."""

@@ -1,0 +1,90 @@
+"""Announcements of this worker's models on the control topic, repeated as a heartbeat; tombstones when it leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+
+from producer_sdk.announcements import Announcement, ModelState, TensorAnnouncement, encode_announcement
+from producer_sdk.broker import BrokerError, Outgoing, Producer
+
+from .runners.engine import Loaded, ModelSpec, TensorSpec
+
+_log = logging.getLogger("headrace.worker")
+
+
+def announcement(
+    worker: str,
+    spec: ModelSpec,
+    loaded: Loaded | None,
+    state: ModelState,
+    reason: str,
+    *,
+    heartbeat_s: float,
+    max_record_bytes: int,
+    now_ms: int,
+) -> Announcement:
+    """This worker's word on one model."""
+    return Announcement(
+        worker=worker,
+        model=spec.name,
+        versions=(spec.version,),
+        state=state,
+        at_ms=now_ms,
+        heartbeat_s=heartbeat_s,
+        platform=loaded.platform if loaded else "",
+        inputs=tuple(map(_tensor, loaded.signature.inputs)) if loaded else (),
+        outputs=tuple(map(_tensor, loaded.signature.outputs)) if loaded else (),
+        max_batch_size=loaded.max_batch_size if loaded else 0,
+        max_record_bytes=max_record_bytes,
+        v1_input=spec.v1_input,
+        v1_output=spec.v1_output,
+        default_deadline_s=spec.default_deadline_s,
+        reason=reason,
+    )
+
+
+def _tensor(spec: TensorSpec) -> TensorAnnouncement:
+    return TensorAnnouncement(spec.name, spec.datatype, spec.shape, spec.batched)
+
+
+class Announcer:
+    """Publishes what `current` says, every heartbeat and when `changed` is called. One event loop touches it."""
+
+    def __init__(
+        self, producer: Producer, topic: str, current: Callable[[int], Sequence[Announcement]], heartbeat_s: float
+    ) -> None:
+        self._producer = producer
+        self._topic = topic
+        self._current = current
+        self._heartbeat_s = heartbeat_s
+        self._changed = asyncio.Event()
+
+    def changed(self) -> None:
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Announce until cancelled."""
+        while True:
+            self._changed.clear()
+            await self._publish([Outgoing(each.key, encode_announcement(each)) for each in self._now()])
+            try:
+                async with asyncio.timeout(self._heartbeat_s):
+                    await self._changed.wait()
+            except TimeoutError:
+                pass  # the heartbeat is due
+
+    async def leave(self) -> None:
+        """Take the announcements back."""
+        await self._publish([Outgoing(each.key, None) for each in self._now()])
+
+    def _now(self) -> Sequence[Announcement]:
+        return self._current(int(time.time() * 1000))
+
+    async def _publish(self, records: Sequence[Outgoing]) -> None:
+        try:
+            await self._producer.publish_batch(self._topic, 0, records)
+        except BrokerError as err:
+            _log.warning("The announcement is not acknowledged: %s", err, extra={"action": "announce_failed"})

@@ -1,0 +1,129 @@
+"""The records of one model arrive: membership of its group, a ledger for each assigned partition, pause and resume."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+
+from producer_sdk.broker import Broker, BrokerError, CommitRefused, Consumer, GroupOptions, Record, TopicPartition
+from producer_sdk.topics import Lane, Topics
+
+from .commit import PartitionLedger, commit
+
+STOP_TIMEOUT_S = 10.0
+_log = logging.getLogger("headrace.worker")
+
+LONGEST_PAUSE_S = 10.0
+
+Settle = Callable[[Sequence[PartitionLedger]], Awaitable[None]]
+Lost = Callable[[Sequence[PartitionLedger]], None]
+
+
+class Intake:
+    """One model's membership of its consumer group. One event loop touches it; one task calls `poll`.
+
+    Each assignment of a partition has a ledger of its own. When partitions go, `settle` is awaited (it finishes what
+    was started), then what is finished is committed, and only then are the ledgers fenced. When they are lost, `lost`
+    is called and nothing of them is committed.
+    """
+
+    def __init__(
+        self, broker: Broker, topics: Topics, model: str, options: GroupOptions, settle: Settle, lost: Lost
+    ) -> None:
+        self._lanes = topics.lanes(model)
+        self._model = model
+        self._settle = settle
+        self._committing = asyncio.Lock()
+        self._lost = lost
+        self._broker = broker
+        self._group = topics.group(model)
+        self._options = options
+        self._consumer = self._new_member()
+        self.ledgers: dict[TopicPartition, PartitionLedger] = {}
+        self.assigned_once = False
+
+    def _new_member(self) -> Consumer:
+        return self._broker.member(self._group, frozenset(self._lanes), self, self._options)
+
+    async def start(self) -> None:
+        await self._consumer.start()
+
+    async def poll(self, max_records: int, timeout_s: float) -> Mapping[TopicPartition, Sequence[Record]]:
+        """What has arrived. A consumer that cannot go on is replaced, its partitions given up uncommitted."""
+        try:
+            return await self._consumer.poll(max_records, timeout_s)
+        except BrokerError as err:
+            _log.error("Model %s joins its group anew: %s", self._model, err, extra={"action": "rejoin"})
+            await self._join_anew()
+            return {}
+
+    async def _join_anew(self) -> None:
+        self._give_up()
+        pause_s = 0.1
+        while True:
+            await self._consumer.stop(STOP_TIMEOUT_S)
+            self._consumer = self._new_member()
+            try:
+                await self._consumer.start()
+            except BrokerError as err:
+                _log.warning("Model %s cannot join its group yet: %s", self._model, err,
+                             extra={"action": "join_failed"})  # fmt: skip
+                await asyncio.sleep(pause_s)
+                pause_s = min(LONGEST_PAUSE_S, 2 * pause_s)
+            else:
+                return
+
+    def _give_up(self) -> None:
+        ledgers = list(self.ledgers.values())
+        self._fence(ledgers)
+        self._lost(ledgers)
+
+    def lane(self, topic: str) -> Lane:
+        return self._lanes[topic]
+
+    def pause(self) -> None:
+        self._consumer.pause(self._consumer.assignment())
+
+    def resume(self) -> None:
+        self._consumer.resume(self._consumer.assignment())
+
+    def lag(self) -> int:
+        """Records that wait in the assigned partitions, as far as known."""
+        return sum(self._consumer.lag().values())
+
+    async def assigned(self, partitions: frozenset[TopicPartition]) -> None:
+        self.ledgers |= {partition: PartitionLedger(partition) for partition in partitions}
+        self.assigned_once = True
+        _log.info("Model %s has %d partitions", self._model, len(self.ledgers), extra={"action": "assigned"})
+
+    async def revoked(self, partitions: frozenset[TopicPartition]) -> None:
+        leaving = [self.ledgers[partition] for partition in partitions if partition in self.ledgers]
+        await self._settle(leaving)
+        await self.commit()
+        self._fence(leaving)
+
+    async def commit(self) -> bool:
+        """Commit what is finished; False when it must be tried again. A refusal means the partitions are lost."""
+        async with self._committing:
+            try:
+                await commit(self._consumer, dict(self.ledgers))
+            except CommitRefused as err:
+                _log.warning("Model %s has lost its partitions: %s", self._model, err, extra={"action": "lost"})
+                self._give_up()
+            except BrokerError as err:
+                _log.warning("Offsets of model %s are not committed yet: %s", self._model, err,
+                             extra={"action": "commit_failed"})  # fmt: skip
+                return False
+            return True
+
+    async def stop(self) -> None:
+        """Leave the group; nothing can be committed afterwards."""
+        await self._consumer.stop(STOP_TIMEOUT_S)
+        self._fence(list(self.ledgers.values()))
+
+    def _fence(self, ledgers: Iterable[PartitionLedger]) -> None:
+        for ledger in ledgers:
+            ledger.fence()
+            if self.ledgers.get(ledger.partition) is ledger:
+                del self.ledgers[ledger.partition]

@@ -1,0 +1,157 @@
+"""A record becomes a request that can run, or a rejection. One record's fault never raises."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+from producer_sdk.records import decode_record
+
+from producer_sdk.broker import Outgoing, Record
+from producer_sdk.errors import DeadlineExceeded, InvalidRequest, UnknownModel
+from producer_sdk.tensors import Datatype, Tensor
+from producer_sdk.topics import Lane, Topics, derived_id
+from producer_sdk.wire import Refused, Request, Undecodable
+
+from .runners.engine import Loaded, ModelSpec, TensorSpec
+from .work import Rejected, Source, Work
+
+
+class Now(Struct, frozen=True, gc=False):
+    """The two clocks at one moment: monotonic seconds, and epoch milliseconds."""
+
+    monotonic: float
+    epoch_ms: int
+
+
+class _Fit(Struct, frozen=True, gc=False):
+    """What the inputs of a request amount to."""
+
+    rows: int
+    bucket: object
+
+
+class Decoder:
+    """Reads the records of one model. Pure but for its arguments."""
+
+    def __init__(self, topics: Topics, spec: ModelSpec, loaded: Loaded) -> None:
+        self._topics = topics
+        self._model = spec.name
+        self._version = spec.version
+        self._default_deadline_ms = None if spec.default_deadline_s is None else int(spec.default_deadline_s * 1000)
+        self._max_rows = loaded.max_batch_size
+        self._inputs = loaded.signature.inputs
+        self._outputs = frozenset(output.name for output in loaded.signature.outputs)
+        self._varies = any(-1 in spec.shape or not spec.batched for spec in self._inputs)
+
+    def decode(self, record: Record, source: Source, lane: Lane, now: Now) -> Work | Rejected:
+        """The request that a record holds, checked against the model's signature, or why it cannot run."""
+        fallback_id = derived_id(record.topic, record.partition, record.offset)
+        try:
+            request = decode_record(record.value, record.headers, fallback_id, record.timestamp)
+        except Undecodable as err:
+            dead = Outgoing(record.key, record.value, record.headers)
+            return Rejected(fallback_id, err, source, lane, now.monotonic, dead=dead)
+        if type(request) is Refused:
+            return self._refuse(request, source, lane, now)
+        assert isinstance(request, Request)
+        try:
+            self._check_envelope(request)
+            fit = self._fit(request.inputs)
+            expires = self._expires(request, record.timestamp, now)
+        except (InvalidRequest, UnknownModel, DeadlineExceeded) as err:
+            return self._refuse(Refused(request.id, err, request.form, request.reply_to), source, lane, now)
+        nbytes = len(record.value or b"")
+        return Work(request, source, lane, fit.rows, nbytes, fit.bucket, now.monotonic, expires)
+
+    def _refuse(self, refused: Refused, source: Source, lane: Lane, now: Now) -> Rejected:
+        reply_to, error = refused.reply_to, refused.error
+        if reply_to is not None and not self._topics.may_reply_to(reply_to.topic):
+            reply_to = None
+        return Rejected(refused.id, error, source, lane, now.monotonic, refused.form, reply_to)
+
+    def _check_envelope(self, request: Request) -> None:
+        if request.reply_to is not None and not self._topics.may_reply_to(request.reply_to.topic):
+            raise InvalidRequest(
+                f"reply_to {str(request.reply_to)!r} is not allowed: replies go to topics under "
+                f"'{self._topics.prefix}.' that headrace does not read itself"
+            )
+        if request.version is not None and request.version != self._version:
+            raise UnknownModel(
+                f"version {request.version!r} of model {self._model!r} is not served: version {self._version} is"
+            )
+        for name in request.outputs or ():
+            if name not in self._outputs:
+                raise InvalidRequest(f"model {self._model!r} has no output {name!r}: it has {sorted(self._outputs)}")
+
+    def _expires(self, request: Request, timestamp_ms: int, now: Now) -> float | None:
+        deadline_ms = request.deadline_ms
+        if deadline_ms is None:
+            if self._default_deadline_ms is None:
+                return None
+            deadline_ms = timestamp_ms + self._default_deadline_ms
+        left_ms = deadline_ms - now.epoch_ms
+        if left_ms <= 0:
+            raise DeadlineExceeded(f"the deadline had passed {-left_ms / 1000:.3f} s before the request was read")
+        return now.monotonic + left_ms / 1000
+
+    def _fit(self, inputs: Mapping[str, Tensor]) -> _Fit:
+        """Rows and bucket of inputs that fit the signature.
+
+        Raises:
+            InvalidRequest: naming the input and what is wrong with it.
+        """
+        rows = 0
+        for spec in self._inputs:
+            tensor = inputs.get(spec.name)
+            if tensor is None:
+                raise InvalidRequest(f"input {spec.name!r} is missing: the model takes {self._names()}")
+            shape = tensor.shape
+            if tensor.datatype is not spec.datatype or (shape[1:] if spec.batched else shape) != spec.shape:
+                _check_tensor(spec, tensor)
+            if spec.batched:
+                if rows and shape[0] != rows:
+                    raise InvalidRequest(f"input {spec.name!r} has {shape[0]} rows, but another input has {rows}")
+                rows = shape[0]
+                if not 0 < rows <= self._max_rows:
+                    raise InvalidRequest(f"input {spec.name!r} has {rows} rows: a record holds 1 to {self._max_rows}")
+            if spec.datatype is Datatype.BYTES or spec.datatype is Datatype.BOOL:
+                _check_content(spec, tensor)
+        if len(inputs) != len(self._inputs):
+            unknown = sorted(set(inputs) - {spec.name for spec in self._inputs})
+            raise InvalidRequest(f"input {unknown[0][:80]!r} is not known: the model takes {self._names()}")
+        return _Fit(rows or 1, self._bucket(inputs) if self._varies else ())
+
+    def _bucket(self, inputs: Mapping[str, Tensor]) -> object:
+        return tuple(
+            inputs[spec.name].shape[1:] if spec.batched else (inputs[spec.name].shape, bytes(inputs[spec.name].data))
+            for spec in self._inputs
+        )
+
+    def _names(self) -> str:
+        return ", ".join(f"{spec.name} {spec.datatype} {_shape_text(spec)}" for spec in self._inputs)
+
+
+def _shape_text(spec: TensorSpec) -> str:
+    return str([*(["rows"] if spec.batched else []), *spec.shape]).replace("'", "")
+
+
+def _check_tensor(spec: TensorSpec, tensor: Tensor) -> None:
+    if tensor.datatype != spec.datatype:
+        raise InvalidRequest(f"input {spec.name!r} is {tensor.datatype}, but the model takes {spec.datatype}")
+    expected = (-1, *spec.shape) if spec.batched else spec.shape
+    fits = len(tensor.shape) == len(expected) and all(
+        want in (-1, got) for want, got in zip(expected, tensor.shape, strict=True)
+    )
+    if not fits:
+        raise InvalidRequest(
+            f"input {spec.name!r} has shape {list(tensor.shape)}, but the model takes {_shape_text(spec)}"
+            + (" (-1 is any size)" if -1 in spec.shape else "")
+        )
+
+
+def _check_content(spec: TensorSpec, tensor: Tensor) -> None:
+    try:
+        tensor.check_content()
+    except InvalidRequest as err:
+        raise InvalidRequest(f"input {spec.name!r}: {err}") from err

@@ -1,0 +1,295 @@
+"""THE order of steps for one model: consume -> decode -> backlog -> batch -> run -> reply -> commit.
+
+Four tasks turn it: `_take` (consume, decode, backlog), `_dispatch` (batch, run), the replier (reply) and `_commit`.
+No other file knows this order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any
+
+from producer_sdk.broker import Admin, Broker, Producer, Record, TopicPartition
+from producer_sdk.errors import DeadlineExceeded, Internal
+from producer_sdk.topics import Topics
+
+from .backlog import Backlog
+from .batch import BatchRule, close_at
+from .commit import PartitionLedger
+from .consume import Intake
+from .decode import Decoder, Now
+from .health import ModelHealth
+from .metrics import ModelMetrics
+from .publish import Destinations, Replier
+from .reply import Scribe
+from .run import Device, Ran
+from .runners.engine import Loaded, ModelSpec
+from .runners.load import make_runner
+from .settings import WorkerSettings
+from .work import Batch, Outcome, Source, Work
+
+MAX_HAUL = 256  # thousands of records alive at once cost twice as much each
+POLL_S = 0.25
+HOLD_S = 0.5
+_log = logging.getLogger("headrace.worker")
+
+
+class ModelLoop:
+    """Serves one model version. One event loop touches it."""
+
+    def __init__(
+        self, spec: ModelSpec, settings: WorkerSettings, broker: Broker, producer: Producer, admin: Admin
+    ) -> None:
+        topics = Topics(settings.prefix)
+        self.spec = spec
+        self.loaded: Loaded | None = None
+        self.polled_at = time.monotonic()
+        self._settings = settings
+        self._topics = topics
+        self._backlog = Backlog(settings.max_backlog_requests, settings.max_backlog_bytes)
+        self._wake = asyncio.Event()  # a batch may be due
+        self._room = asyncio.Event()  # intake may go on
+        self._finished = asyncio.Event()  # offsets may be committed
+        self._quiet = asyncio.Event()  # nothing waits, runs or is unacknowledged
+        self._stopping = False
+        self._intake_paused = False
+        self._running: dict[int, asyncio.Task[None]] = {}
+        self.device = Device(lambda: make_runner(spec), settings.attempt_limit, spec.name, self._wake.set)
+        self._scribe = Scribe(topics, spec.name, spec.version, settings.max_record_bytes)
+        self._replier = Replier(producer, Destinations(admin), self._scribe, self._published)
+        self.intake = Intake(broker, topics, spec.name, settings.group_options(), self._settle, self._lost)
+        self.metrics = ModelMetrics(
+            spec.name,
+            backlog=lambda: len(self._backlog),
+            lag=self.intake.lag,
+            deaths=lambda: self.device.deaths,
+        )
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """Load the model, then join its group and serve.
+
+        Raises:
+            LoadFailed, RunnerDied: the model cannot be loaded.
+            BrokerError: the group cannot be joined.
+        """
+        loaded = await self.device.start()
+        self.loaded = loaded
+        self._decoder = Decoder(self._topics, self.spec, loaded)
+        self._rule = BatchRule(loaded.max_batch_size, self._settings.max_batch_bytes, self.spec.max_wait_ms / 1000)
+        await self.intake.start()
+        self._tasks = [
+            asyncio.create_task(step, name=f"{name} {self.spec.name}") for name, step in self._steps().items()
+        ]
+
+    def _steps(self) -> Mapping[str, Coroutine[Any, Any, None]]:
+        return {
+            "take": self._take(),
+            "dispatch": self._dispatch(),
+            "reply": self._replier.run(),
+            "commit": self._commit(),
+        }
+
+    @property
+    def serving(self) -> bool:
+        """Loaded and a member of its group."""
+        return bool(self._tasks)
+
+    def health(self) -> ModelHealth:
+        device = self.device
+        polled_at = self.polled_at if self._tasks else None
+        return ModelHealth(self.spec.name, device.ready, device.reason, self.intake.assigned_once, polled_at)
+
+    async def failed(self) -> BaseException:
+        """Wait until one of the tasks dies; why it did."""
+        done, _ = await asyncio.wait(self._tasks, return_when=asyncio.FIRST_EXCEPTION)
+        return next((err for task in done if (err := task.exception())), RuntimeError("a task of the loop ended"))
+
+    async def _take(self) -> None:
+        """consume -> decode -> backlog, until the loop stops."""
+        while not self._stopping:
+            room = 0 if self._replier.full else min(MAX_HAUL, self._backlog.room)
+            if room:
+                self._intake_paused = False
+                await self._haul(room, POLL_S)
+                await asyncio.sleep(0)  # a poll that finds records does not yield by itself
+            else:
+                await self._hold()
+
+    async def _haul(self, max_records: int, timeout_s: float) -> None:
+        records = await self.intake.poll(max_records, timeout_s)
+        self.polled_at = time.monotonic()
+        if records:
+            now = Now(self.polled_at, int(time.time() * 1000))
+            for partition, haul in records.items():
+                self._decode(partition, haul, now)
+            self._wake.set()
+
+    def _decode(self, partition: TopicPartition, records: Sequence[Record], now: Now) -> None:
+        ledger = self.intake.ledgers.get(partition)
+        if ledger is None:  # lost since the haul was fetched; its next owner reads these records
+            return
+        lane = self.intake.lane(partition.topic)
+        rejected: list[Outcome] = []
+        for record in records:
+            offset = record.offset
+            if ledger.take(offset):
+                item = self._decoder.decode(record, Source(ledger, offset), lane, now)
+                if isinstance(item, Work):
+                    self._backlog.add(item)
+                else:
+                    rejected.append(self._scribe.rejected(item))
+        if rejected:
+            self._replier.put(rejected)
+
+    async def _hold(self) -> None:
+        """No room: pause the partitions and keep polling, so that the membership lives on."""
+        self._intake_paused = True
+        self._wake.set()
+        while not self._stopping and (self._replier.full or not self._backlog.room):
+            self.intake.pause()
+            await self._haul(1, 0.0)
+            self._room.clear()
+            await heard(self._room, HOLD_S)
+        self.intake.resume()
+
+    async def _dispatch(self) -> None:
+        """batch -> run: close batches as the rule says and start them in free slots."""
+        while True:
+            now = time.monotonic()
+            if now >= self._backlog.earliest_expiry:
+                self._expire(now)
+            due = self._due()
+            if due <= now:
+                self._start_batch()
+                continue
+            self._wake.clear()
+            await heard(self._wake, min(due, self._backlog.earliest_expiry) - now)
+
+    def _due(self) -> float:
+        """When the next batch closes; infinite while nothing can run."""
+        if not self.device.ready or len(self._running) >= self.device.slots or self._replier.full:
+            return math.inf
+        waiting = self._backlog.next_up(self._rule.max_rows)
+        if waiting is None:
+            return math.inf
+        idle = not self._running
+        paused = self._intake_paused or self._stopping
+        return close_at(self._rule, waiting, idle=idle, intake_paused=paused, run_s=self.device.run_s)
+
+    def _start_batch(self) -> None:
+        batch = self._backlog.take(self._rule.max_rows, self._rule.max_bytes)
+        slot = next(slot for slot in range(self.device.slots) if slot not in self._running)
+        self.metrics.batch_rows.add(batch.rows)
+        self._running[slot] = asyncio.create_task(self._run(slot, batch), name=f"run {self.spec.name}")
+        self._room.set()
+
+    async def _run(self, slot: int, batch: Batch) -> None:
+        try:
+            ran = await self.device.run(slot, batch, self._scribe)
+        except Exception as err:  # noqa: BLE001 - the top of a task: a bug of ours must still answer each request
+            _log.exception("A batch of model %s failed inside the worker", self.spec.name, extra={"action": "bug"})
+            error = Internal(f"the worker failed: {type(err).__name__}: {err}"[:1000])
+            ran = Ran([self._scribe.failed(work, error) for work in batch.works])
+        self._replier.put(ran.outcomes)
+        self.metrics.run_seconds.add(self.device.run_s)
+        for work in ran.again:
+            if not work.source.ledger.fenced:
+                self._backlog.add(work)
+        del self._running[slot]
+        self._wake.set()
+        self._note_quiet()
+
+    def _expire(self, now: float) -> None:
+        error = DeadlineExceeded("the deadline passed while the request waited for a batch")
+        self._replier.put([self._scribe.failed(work, error) for work in self._backlog.take_expired(now)])
+        self._room.set()
+
+    def _published(self, outcomes: Sequence[Outcome]) -> None:
+        """Called when outcomes are acknowledged and their offsets finished."""
+        now = time.monotonic()
+        counts, seconds = self.metrics.outcomes, self.metrics.seconds
+        for outcome in outcomes:
+            counts[outcome.lane, outcome.code] += 1
+            seconds.add(now - outcome.arrived)
+        self._finished.set()
+        self._room.set()
+        self._wake.set()
+        asyncio.get_running_loop().call_soon(self._note_quiet)
+
+    async def _commit(self) -> None:
+        """Commit what is finished, at most every `commit_interval_s`."""
+        while True:
+            await self._finished.wait()
+            await asyncio.sleep(self._settings.commit_interval_s)
+            self._finished.clear()
+            if not await self.intake.commit():
+                self._finished.set()
+
+    def _note_quiet(self) -> None:
+        if len(self._backlog) or self._running or self._replier.unacknowledged:
+            self._quiet.clear()
+        else:
+            self._quiet.set()
+
+    async def _settle(self, leaving: Sequence[PartitionLedger]) -> None:
+        """Partitions are going: forget what has not started, finish what has, within the drain budget."""
+        self._lost(leaving)
+        if not await heard(self._quiet, self._settings.drain_timeout_s):
+            _log.warning("%s: others will run it again", self.blockers(), extra={"action": "settle_timeout"})
+            self._lost(leaving)
+
+    def _lost(self, ledgers: Sequence[PartitionLedger]) -> None:
+        self._backlog.drop(ledgers)
+        self._room.set()
+        self._note_quiet()
+
+    async def drain(self, timeout_s: float) -> bool:
+        """Stop taking, finish everything taken, commit; False when the time ran out first."""
+        self._stopping = True
+        self._wake.set()
+        self._room.set()
+        if not self._tasks:
+            return True
+        try:
+            async with asyncio.timeout(timeout_s):
+                await asyncio.wait([self._tasks[0]])
+                self._note_quiet()
+                await self._quiet.wait()
+            return await self.intake.commit()
+        except TimeoutError:
+            await self.intake.commit()
+            return False
+
+    async def stop(self) -> None:
+        """End everything at once; what is unfinished will be read again."""
+        for task in [*self._tasks, *self._running.values()]:
+            task.cancel()
+        await asyncio.gather(*self._tasks, *self._running.values(), return_exceptions=True)
+        if self._tasks:
+            await self.intake.stop()
+        await self.device.stop(1.0)
+
+    def blockers(self) -> str:
+        """What is unfinished, as a sentence; empty when nothing is."""
+        running, waiting, unsent = len(self._running), len(self._backlog), self._replier.unacknowledged
+        if not running + waiting + unsent:
+            return ""
+        return (
+            f"model {self.spec.name}: {running} batches on the device, {waiting} requests waiting, "
+            f"{unsent} replies not acknowledged"
+        )
+
+
+async def heard(event: asyncio.Event, timeout_s: float) -> bool:
+    """Wait for an event so long at most; whether it came. Costs no task."""
+    try:
+        async with asyncio.timeout(timeout_s if timeout_s < math.inf else None):
+            await event.wait()
+    except TimeoutError:
+        return False
+    return True

@@ -1,0 +1,178 @@
+"""What became of a request, written in the request's own form. Pure; publish.py sends it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+from producer_sdk.oip import encode_json_error, encode_json_reply
+
+from producer_sdk.broker import Outgoing
+from producer_sdk.errors import DeadlineExceeded, HeadraceError, PayloadTooLarge
+from producer_sdk.tensors import Tensor, tensor_ext
+from producer_sdk.topics import ReplyTo, Topics
+from producer_sdk.wire import Form, encode_error, encode_reply
+
+from .retry import Span
+from .work import Answer, Batch, Block, Outcome, Part, Rejected, Work
+
+OK = "OK"
+RECORD_OVERHEAD_BYTES = 512  # key, headers and framing of one record
+_DEAD_PREFIX = "headrace-dead-"
+
+
+class Scribe:
+    """Writes the outcomes of one model version. Pure."""
+
+    def __init__(self, topics: Topics, model: str, version: str, max_record_bytes: int) -> None:
+        self._model = model
+        self._version = version
+        self._group = topics.group(model)
+        self._results = ReplyTo(topics.results(model), None)
+        self._dead = ReplyTo(topics.dead(model), None)
+        self._max_value_bytes = max_record_bytes - RECORD_OVERHEAD_BYTES
+
+    def answered(self, batch: Batch, span: Span, answer: Answer, started: float, now: float) -> list[Outcome]:
+        """The outcomes of a run that covered these records of the batch and did not fail as a whole."""
+        outcomes: list[Outcome] = []
+        run_ms = round(answer.run_s * 1000, 3)
+        place = span.first
+        for part in answer.parts:
+            works = batch.works[place : place + part.records]
+            place += part.records
+            if part.error is not None:
+                outcomes += [self.failed(work, part.error) for work in works]
+            else:
+                outcomes += self._results_of(works, part, batch.rows, run_ms, started, now)
+        return outcomes
+
+    def _results_of(
+        self, works: Sequence[Work], part: Part, batch_rows: int, run_ms: float, started: float, now: float
+    ) -> Iterable[Outcome]:
+        cuts = [_Cut(block, part.rows) for block in part.blocks]
+        row = 0
+        for work in works:
+            if work.expires is not None and work.expires <= now:
+                yield self.failed(work, DeadlineExceeded("the deadline passed while the model ran"))
+            else:
+                parameters = {
+                    "batch_rows": batch_rows,
+                    "queue_ms": round((started - work.arrived) * 1000, 3),
+                    "run_ms": run_ms,
+                }
+                yield self._result(work, cuts, row, parameters)
+            row += work.rows
+
+    def _result(self, work: Work, cuts: Sequence[_Cut], row: int, parameters: Mapping[str, Any]) -> Outcome:
+        request = work.request
+        wanted = request.outputs
+        chosen = cuts if wanted is None else [cut for cut in cuts if cut.block.name in wanted]
+        if request.form is Form.MSGPACK:
+            exts = {
+                cut.block.name: tensor_ext(cut.block.datatype, cut.shape(work.rows), cut.data(row, work.rows))
+                for cut in chosen
+            }
+            value = encode_reply(request.id, self._model, self._version, exts, parameters)
+        else:
+            tensors = {
+                cut.block.name: Tensor(cut.block.datatype, cut.shape(work.rows), cut.data(row, work.rows))
+                for cut in chosen
+            }
+            value = encode_json_reply(request.id, self._model, self._version, tensors, parameters)
+        if len(value) > self._max_value_bytes:
+            return self.failed(work, self.too_large(len(value)))
+        address = request.reply_to or self._results
+        return Outcome(
+            request.id,
+            OK,
+            address,
+            Outgoing(request.id.encode(), value),
+            work.source,
+            work.lane,
+            work.arrived,
+            request.form,
+        )
+
+    def too_large(self, nbytes: int) -> PayloadTooLarge:
+        return PayloadTooLarge(
+            f"the reply takes {nbytes} bytes, more than the {self._max_value_bytes} that a record may hold: ask for "
+            "fewer rows or fewer outputs, or raise max_record_bytes here and on the broker"
+        )
+
+    def failed(self, work: Work, error: HeadraceError) -> Outcome:
+        """The error reply to a request."""
+        request = work.request
+        address = request.reply_to or self._results
+        value = self._error_value(request.id, request.form, error)
+        outgoing = Outgoing(request.id.encode(), value)
+        return Outcome(request.id, error.code, address, outgoing, work.source, work.lane, work.arrived, request.form)
+
+    def rejected(self, rejected: Rejected) -> Outcome:
+        """The error reply to a record that cannot run, or its dead letter when nobody can be told."""
+        if rejected.dead is not None:
+            address, outgoing = self._dead, self._dead_letter(rejected, rejected.dead)
+        else:
+            address = rejected.reply_to or self._results
+            outgoing = Outgoing(rejected.id.encode(), self._error_value(rejected.id, rejected.form, rejected.error))
+        return Outcome(
+            rejected.id,
+            rejected.error.code,
+            address,
+            outgoing,
+            rejected.source,
+            rejected.lane,
+            rejected.arrived,
+            rejected.form,
+        )
+
+    def instead(self, outcome: Outcome, error: HeadraceError, *, elsewhere: bool = False) -> Outcome:
+        """An error reply in place of an outcome that cannot be sent; `elsewhere` sends it to the results topic."""
+        value = self._error_value(outcome.id, outcome.form, error)
+        return replace(
+            outcome,
+            code=error.code,
+            address=self._results if elsewhere else outcome.address,
+            outgoing=Outgoing(outcome.id.encode(), value),
+        )
+
+    def _error_value(self, id: str, form: Form, error: HeadraceError) -> bytes:
+        if form is Form.JSON:
+            return encode_json_error(id, error)
+        return encode_error(id, self._model, self._version, error)
+
+    def _dead_letter(self, rejected: Rejected, original: Outgoing) -> Outgoing:
+        partition = rejected.source.ledger.partition
+        facts = {
+            "topic": partition.topic,
+            "partition": str(partition.partition),
+            "offset": str(rejected.source.offset),
+            "group": self._group,
+            "code": rejected.error.code,
+            "message": rejected.error.message[:1000],
+        }
+        kept = [(name, value) for name, value in original.headers if not name.startswith(_DEAD_PREFIX)]
+        ours = [(_DEAD_PREFIX + name, text.encode()) for name, text in facts.items()]
+        return Outgoing(original.key, original.value, [*kept, *ours])
+
+
+class _Cut:
+    """Cuts one record's rows out of a block."""
+
+    __slots__ = ("_row_bytes", "_view", "block")
+
+    def __init__(self, block: Block, rows: int) -> None:
+        self.block = block
+        self._view = memoryview(block.data)
+        self._row_bytes = len(self._view) // rows if rows else 0
+
+    def shape(self, rows: int) -> tuple[int, ...]:
+        return (rows, *self.block.shape) if self.block.batched else self.block.shape
+
+    def data(self, first: int, rows: int) -> memoryview:
+        if not self.block.batched:
+            return self._view
+        ends = self.block.row_ends
+        if ends:
+            return self._view[ends[first - 1] if first else 0 : ends[first + rows - 1]]
+        return self._view[first * self._row_bytes : (first + rows) * self._row_bytes]

@@ -1,0 +1,171 @@
+"""One batch on one device: an outcome for each record, whatever the model or its process does."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from producer_sdk.announcements import ModelState
+from producer_sdk.errors import HeadraceError, RunnerCrashed
+
+from .reply import Scribe
+from .retry import AfterDeath, Isolation, Span, after_death, restart_delay_s
+from .runners.engine import Loaded, LoadFailed
+from .runners.runner import Runner, RunnerDied
+from .work import Answer, Batch, Outcome, Work
+
+_log = logging.getLogger("headrace.worker")
+
+
+class Ran(Struct, frozen=True):
+    """What a batch came to: outcomes, and requests that must run again."""
+
+    outcomes: list[Outcome]
+    again: tuple[Work, ...] = ()
+
+
+class _Progress(Struct):
+    """How far a batch has come: what is answered, and which records the runner has now."""
+
+    outcomes: list[Outcome]
+    running: Span
+
+
+class Device:
+    """Keeps a runner alive and runs batches on it. One event loop touches it; `run` overlaps on different slots."""
+
+    def __init__(
+        self, make_runner: Callable[[], Runner], attempt_limit: int, model: str, changed: Callable[[], None]
+    ) -> None:
+        self._make_runner = make_runner
+        self._attempt_limit = attempt_limit
+        self._model = model
+        self._changed = changed
+        self._runner = make_runner()
+        self._deaths_in_a_row = 0
+        self.deaths = 0
+        self._restarting: asyncio.Task[None] | None = None
+        self.slots = self._runner.slots
+        self.state = ModelState.LOADING
+        self.reason = ""
+        self.run_s = 0.0  # smoothed seconds a batch takes, for the batch rule
+
+    @property
+    def ready(self) -> bool:
+        return self.state is ModelState.READY
+
+    async def start(self) -> Loaded:
+        """Load the model.
+
+        Raises:
+            LoadFailed, RunnerDied: it cannot be loaded; the device stays unavailable.
+        """
+        try:
+            loaded = await self._runner.start()
+        except (LoadFailed, RunnerDied) as err:
+            self.state, self.reason = ModelState.UNAVAILABLE, str(err)
+            await self._runner.stop(0.0)
+            raise
+        self._now_ready()
+        return loaded
+
+    async def run(self, slot: int, batch: Batch, scribe: Scribe) -> Ran:
+        """Run a batch; never raises for a fault of the model or its process."""
+        started = time.monotonic()
+        runner = self._runner
+        progress = _Progress([], Span(0, len(batch.works)))
+        left = progress.running
+        try:
+            runner.place(slot, batch)
+            while len(left):
+                left = await self._run_span(runner, slot, batch, left, scribe, started, progress)
+        except RunnerDied as death:
+            self._restart(runner, str(death))
+            return self._after_death(batch, death, scribe, progress)
+        except HeadraceError as err:  # from place: the inputs need more memory than a slot may take
+            return Ran([scribe.failed(work, err) for work in batch.works])
+        self._deaths_in_a_row = 0
+        return Ran(progress.outcomes)
+
+    async def stop(self, timeout_s: float) -> None:
+        self.state, self.reason = ModelState.UNAVAILABLE, "the worker is stopping"
+        if self._restarting is not None:
+            self._restarting.cancel()
+        await self._runner.stop(timeout_s)
+
+    async def _run_span(
+        self, runner: Runner, slot: int, batch: Batch, span: Span, scribe: Scribe, started: float, progress: _Progress
+    ) -> Span:
+        """Run these records; when they fail together, find one offender. Gives the records still to run."""
+
+        async def attempt(part: Span) -> HeadraceError | None:
+            progress.running = part
+            answer = await runner.run(slot, part.first, part.last)
+            if answer.error is None:
+                self._note(answer)
+                progress.outcomes += scribe.answered(batch, part, answer, started, time.monotonic())
+            return answer.error
+
+        error = await attempt(span)
+        if error is None:
+            return Span(span.last, span.last)
+        isolation = Isolation(span)
+        while (part := isolation.next_run()) is not None:
+            part_error = await attempt(part)
+            isolation.ran(part, failed=part_error is not None)
+            error = part_error or error
+        progress.outcomes.append(scribe.failed(batch.works[isolation.offender], error))
+        return isolation.set_aside
+
+    def _after_death(self, batch: Batch, death: RunnerDied, scribe: Scribe, progress: _Progress) -> Ran:
+        answered = {id(outcome.source) for outcome in progress.outcomes}
+        suspects = progress.running if death.started else Span(0, 0)
+        again: list[Work] = []
+        for place, work in enumerate(batch.works):
+            if id(work.source) in answered:
+                continue
+            suspect = suspects.first <= place < suspects.last
+            work.deaths += suspect
+            if suspect and after_death(work.deaths, self._attempt_limit) is AfterDeath.GIVE_UP:
+                error = RunnerCrashed(f"the runner died {work.deaths} times with this request in flight: {death}")
+                progress.outcomes.append(scribe.failed(work, error))
+            else:
+                again.append(work)
+        return Ran(progress.outcomes, tuple(again))
+
+    def _note(self, answer: Answer) -> None:
+        self.run_s = answer.run_s if self.run_s == 0.0 else 0.8 * self.run_s + 0.2 * answer.run_s
+
+    def _restart(self, dead: Runner, reason: str) -> None:
+        """Start another runner, once for each death, however many batches saw it."""
+        if dead is not self._runner or (self._restarting is not None and not self._restarting.done()):
+            return
+        self.deaths += 1
+        self._deaths_in_a_row += 1
+        self.state, self.reason = ModelState.LOADING, reason
+        _log.error("The runner of model %s died: %s", self._model, reason, extra={"action": "runner_died"})
+        self._restarting = asyncio.create_task(self._start_another(dead), name=f"restart {self._model}")
+
+    async def _start_another(self, dead: Runner) -> None:
+        await dead.stop(0.0)
+        while True:
+            await asyncio.sleep(restart_delay_s(self._deaths_in_a_row))
+            self._runner = self._make_runner()
+            try:
+                await self._runner.start()
+            except (LoadFailed, RunnerDied) as err:
+                self._deaths_in_a_row += 1
+                self.state, self.reason = ModelState.UNAVAILABLE, str(err)
+                _log.error("Model %s cannot be loaded: %s", self._model, err, extra={"action": "load_failed"})
+                await self._runner.stop(0.0)
+                continue
+            self._now_ready()
+            return
+
+    def _now_ready(self) -> None:
+        self.state, self.reason = ModelState.READY, ""
+        self._changed()

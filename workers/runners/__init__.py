@@ -1,0 +1,1 @@
+"""Engines, and the process that runs them."""

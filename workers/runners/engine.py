@@ -1,0 +1,135 @@
+"""What an engine is: code that loads one model and runs batches of it. One file an engine beside this one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+from producer_sdk.errors import HeadraceError
+from producer_sdk.tensors import Array, Datatype
+from producer_sdk.wire import Scalar
+
+
+class TensorSpec(Struct, frozen=True):
+    """One input or output of a model.
+
+    Attributes:
+        name: its name.
+        datatype: Open Inference Protocol datatype.
+        shape: without the batch axis; -1 is variable.
+        batched: rows lie along a leading axis; False for a tensor that is the same for the whole batch.
+    """
+
+    name: str
+    datatype: Datatype
+    shape: tuple[int, ...]
+    batched: bool = True
+
+
+class Signature(Struct, frozen=True):
+    """What a model takes and gives."""
+
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+
+
+class ModelSpec(Struct, frozen=True):
+    """One version of a model as found in the model directory; all an engine needs to load it.
+
+    Attributes:
+        name: model name.
+        version: version directory's name.
+        folder: the version directory.
+        engine: `onnxruntime` or `python`.
+        device: `cpu` or `cuda:N`.
+        max_batch_size: most rows a batch.
+        max_wait_ms: how long the oldest request may wait for company.
+        inputs: declared inputs; empty means read from the file.
+        outputs: declared outputs; empty means read from the file.
+        threads: threads the runner may use for the model.
+        isolation: `process` (a runner process owns the device) or `inline` (a thread of the worker).
+        attempt_timeout_s: most time for one batch on the device.
+        default_deadline_s: deadline of a request that names none; None leaves it without.
+        v1_input: input that `/v1/infer` fills from `prompt`.
+        v1_output: output that `/v1/infer` answers from; None takes `output`, else the first.
+        parameters: the model's own settings, handed to python models.
+        warnings: what a person should know, one sentence each.
+    """
+
+    name: str
+    version: str
+    folder: Path
+    engine: str
+    device: str = "cpu"
+    max_batch_size: int = 32
+    max_wait_ms: float = 10.0
+    inputs: tuple[TensorSpec, ...] = ()
+    outputs: tuple[TensorSpec, ...] = ()
+    threads: int = 1
+    isolation: str = "process"
+    attempt_timeout_s: float = 300.0
+    default_deadline_s: float | None = None
+    v1_input: str = "prompt"
+    v1_output: str | None = None
+    parameters: Mapping[str, Any] = {}
+    warnings: tuple[str, ...] = ()
+
+
+class Loaded(Struct, frozen=True):
+    """What the runner says once the model is loaded and warmed.
+
+    Attributes:
+        signature: what the model takes and gives.
+        platform: Open Inference Protocol platform name, as `onnx_onnxv1` or `python`.
+        max_batch_size: rows a batch, after clamping to a fixed batch dimension in the file.
+        warnings: what a person should know, one sentence each.
+        load_s: seconds to load and warm up.
+    """
+
+    signature: Signature
+    platform: str
+    max_batch_size: int
+    warnings: tuple[str, ...] = ()
+    load_s: float = 0.0
+
+
+RowItem = Mapping[str, Array] | Exception
+
+
+class Engine(Protocol):
+    """Loads one model and runs batches. Lives in the runner; one thread calls it.
+
+    `run` gets every input as an array (batched ones stacked over rows, BYTES as object arrays of `bytes`) and one
+    dict of parameters a row. It gives either a dict of arrays stacked over rows, or a list with one item a row: a dict
+    of arrays without the batch axis, or an exception, which is that row's error. Raising fails the whole batch, which
+    the worker then splits.
+    """
+
+    def load(self, spec: ModelSpec) -> Loaded: ...
+
+    def run(
+        self, inputs: Mapping[str, Array], parameters: Sequence[Mapping[str, Scalar]]
+    ) -> Mapping[str, Array] | Sequence[RowItem]: ...
+
+    def close(self) -> None: ...
+
+
+class LoadFault(StrEnum):
+    """What kind of fault keeps a model from loading."""
+
+    PATH = "path"  # a file or folder is not there
+    PERMISSION = "permission"  # it is there but must not be read
+    FORMAT = "format"  # it was read and is not what it should be
+    DEPENDENCY = "dependency"  # a package, driver or device is missing
+
+
+class LoadFailed(HeadraceError):
+    """The model could not be loaded."""
+
+    def __init__(self, message: str, kind: LoadFault = LoadFault.FORMAT) -> None:
+        super().__init__(message)
+        self.kind = kind

@@ -1,0 +1,90 @@
+"""Names what went wrong in model code: as a typed error of a request, or as the reason why a model cannot load."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+from producer_sdk.errors import Code, HeadraceError
+
+from .engine import LoadFailed, LoadFault
+from .messages import Mishap
+
+MAX_MESSAGE_CHARS = 1000
+_MEMORY_WORDS = (
+    "out of memory",
+    "failed to allocate memory",
+    "is smaller than requested bytes",  # onnxruntime's arena
+    "bad_alloc",
+    "bad allocation",
+    "cublas_status_alloc_failed",
+)
+# After one of these every later CUDA call of the process fails too; only a new process gets over it.
+_STICKY_WORDS = (
+    "illegal memory access",
+    "device-side assert",
+    "misaligned address",
+    "illegal instruction was encountered",
+    "unspecified launch failure",
+    "uncorrectable ecc error",
+    "cuda failure 700",
+    "cuda failure 710",
+    "cuda failure 719",
+)
+_LOAD_FAULTS: tuple[tuple[type[Exception], LoadFault], ...] = (
+    (ImportError, LoadFault.DEPENDENCY),
+    (PermissionError, LoadFault.PERMISSION),
+    (FileNotFoundError, LoadFault.PATH),
+    (NotADirectoryError, LoadFault.PATH),
+    (IsADirectoryError, LoadFault.PATH),
+)
+
+
+def mishap_of(err: Exception) -> Mishap:
+    """The error of the wire for an exception from model code; a code that it carries is kept."""
+    if isinstance(err, HeadraceError):
+        return Mishap(str(err.code), err.message[:MAX_MESSAGE_CHARS])
+    text = f"{type(err).__name__}: {err}"[:MAX_MESSAGE_CHARS]
+    code = getattr(err, "code", None)
+    if isinstance(code, str) and code in Code.__members__:
+        return Mishap(code, str(err)[:MAX_MESSAGE_CHARS] or text)
+    return Mishap(str(Code.OUT_OF_MEMORY if is_out_of_memory(err) else Code.INFERENCE_FAILED), text)
+
+
+def is_out_of_memory(err: Exception) -> bool:
+    """Whether memory of the machine or the device ran out."""
+    if isinstance(err, MemoryError) or type(err).__name__ == "OutOfMemoryError":
+        return True
+    return _says(err, _MEMORY_WORDS)
+
+
+def is_sticky(err: Exception) -> bool:
+    """Whether the process's CUDA context is lost with this error."""
+    return _says(err, _STICKY_WORDS)
+
+
+def load_failed(err: Exception, what: str) -> LoadFailed:
+    """Why a model cannot load, from what its code or its engine raised; `what` begins the sentence."""
+    if isinstance(err, LoadFailed):
+        return err
+    kind = next((kind for kinds, kind in _LOAD_FAULTS if isinstance(err, kinds)), LoadFault.FORMAT)
+    hint = ""
+    if isinstance(err, ImportError) and err.name:
+        hint = f": install the package that holds {err.name!r} beside headrace"
+    return LoadFailed(f"{what}: {type(err).__name__}: {err}"[:MAX_MESSAGE_CHARS] + hint, kind)
+
+
+def line_in(file: Path, err: BaseException) -> str:
+    """`, line N` for the innermost line of that file in the traceback, else nothing."""
+    lines: Sequence[int | None] = [
+        frame.lineno for frame in traceback.extract_tb(err.__traceback__) if Path(frame.filename) == file
+    ]
+    return f", line {lines[-1]}" if lines else ""
+
+
+def _says(err: Exception, words: Sequence[str]) -> bool:
+    """Whether an error of a native library has one of these words; onnxruntime's are no RuntimeErrors."""
+    text = str(err).lower()
+    native = isinstance(err, RuntimeError) or type(err).__module__.startswith("onnxruntime")
+    return native and any(word in text for word in words)

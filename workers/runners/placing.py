@@ -1,0 +1,107 @@
+"""Copies a batch's inputs side by side, and says where the rows of each record lie. Runs in the worker."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+
+from msgspec import Struct
+
+from producer_sdk.errors import PayloadTooLarge
+from producer_sdk.tensors import Datatype, Tensor
+from producer_sdk.wire import Scalar
+
+from ..work import Batch
+from .engine import TensorSpec
+from .messages import Place, Run, aligned
+from .shm import Memory
+
+
+class _Placed(Struct, frozen=True, gc=False):
+    """One input of the batch. `row_bytes` is 0 for BYTES, whose records end at `ends`."""
+
+    place: Place
+    batched: bool
+    row_bytes: int = 0
+    ends: tuple[int, ...] = ()
+
+    def of(self, first: int, last: int, first_row: int, last_row: int) -> Place:
+        """Where the rows of the records `first` to `last` lie."""
+        place = self.place
+        if not self.batched:
+            return place
+        shape = (last_row - first_row, *place.shape[1:])
+        if not self.ends:
+            offset = place.offset + first_row * self.row_bytes
+            return Place(offset, (last_row - first_row) * self.row_bytes, shape)
+        offset = self.ends[first - 1] if first else place.offset
+        return Place(offset, self.ends[last - 1] - offset, shape)
+
+
+class Placement(Struct, frozen=True, gc=False):
+    """A batch that lies ready. `starts` holds the row at which each record begins, and the end."""
+
+    records: tuple[int, ...]
+    starts: Sequence[int]
+    inputs: tuple[_Placed, ...]
+    parameters: tuple[Mapping[str, Scalar], ...]
+
+    def run(self, sequence: int, slot: int, size: int, first: int, last: int) -> Run:
+        """The message that runs the records `first` to `last` (not included)."""
+        first_row, last_row = self.starts[first], self.starts[last]
+        inputs = tuple([placed.of(first, last, first_row, last_row) for placed in self.inputs])
+        return Run(sequence, slot, size, self.records[first:last], inputs, self.parameters[first:last])
+
+
+def place(batch: Batch, specs: Sequence[TensorSpec], memory: Memory, max_bytes: int) -> Placement:
+    """Copy the batch's inputs into the memory.
+
+    Raises:
+        PayloadTooLarge: they take more than `max_bytes`.
+        OutOfMemory: there is no memory for them.
+        ValueError: requests that cannot share a batch are in it.
+    """
+    works, rows = batch.works, batch.rows
+    columns = [[work.request.inputs[spec.name] for work in works] for spec in specs]
+    placed, end = [], 0
+    for spec, tensors in zip(specs, columns, strict=True):
+        item = _lay_out(spec, tensors, rows, aligned(end))
+        placed.append(item)
+        end = item.place.offset + item.place.nbytes
+    if end > max_bytes:
+        raise PayloadTooLarge(f"the inputs of {rows} rows take {end} bytes: a batch holds at most {max_bytes}")
+    memory.reserve(end)
+    for item, tensors in zip(placed, columns, strict=True):
+        _copy(item, tensors, memory.view)
+    records = tuple([work.rows for work in works])
+    starts = range(rows + 1) if rows == len(works) else (0, *accumulate(records))
+    parameters = tuple([work.request.parameters for work in works])
+    return Placement(records, starts, tuple(placed), parameters if any(parameters) else ())
+
+
+def _lay_out(spec: TensorSpec, tensors: Sequence[Tensor], rows: int, offset: int) -> _Placed:
+    shape, nbytes = tensors[0].shape, len(tensors[0].data)
+    if not spec.batched:
+        return _Placed(Place(offset, nbytes, shape), False)
+    if spec.datatype is Datatype.BYTES:
+        ends = tuple(accumulate([len(tensor.data) for tensor in tensors], initial=offset))
+        return _Placed(Place(offset, ends[-1] - offset, (rows, *shape[1:])), True, ends=ends[1:])
+    row_bytes = nbytes // shape[0]
+    return _Placed(Place(offset, row_bytes * rows, (rows, *shape[1:])), True, row_bytes)
+
+
+def _copy(placed: _Placed, tensors: Sequence[Tensor], view: memoryview) -> None:
+    place = placed.place
+    at, end = place.offset, place.offset + place.nbytes
+    if not placed.batched:
+        if any(tensor.data != tensors[0].data for tensor in tensors[1:]):
+            raise ValueError("requests whose unbatched inputs differ are in one batch")
+        view[at:end] = tensors[0].data
+        return
+    for tensor in tensors:
+        data = tensor.data
+        until = at + len(data)
+        view[at:until] = data
+        at = until
+    if at != end:
+        raise ValueError(f"the rows of a batch take {at - place.offset} bytes instead of {place.nbytes}")

@@ -1,0 +1,182 @@
+"""Checks what a model gave against what it declares, and sorts it by record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+
+from producer_sdk.errors import InferenceFailed, InvalidRequest
+from producer_sdk.tensors import Array, Datatype, datatype_of, numpy_dtype
+
+from .engine import RowItem, TensorSpec
+from .faults import mishap_of
+from .messages import Mishap
+
+Arrays = tuple[Array, ...]
+
+
+class Stack(Struct, frozen=True):
+    """Consecutive records whose outputs are stacked, in the order of the signature; or the error of one record."""
+
+    records: int
+    rows: int
+    arrays: Arrays = ()
+    error: Mishap | None = None
+
+
+class Results:
+    """Sorts the results of one model."""
+
+    def __init__(self, outputs: Sequence[TensorSpec]) -> None:
+        self._specs = tuple(outputs)
+        self._names = {spec.name for spec in outputs}
+        self._dtypes = [numpy_dtype(spec.datatype) for spec in outputs]
+
+    def sort(self, result: object, records: Sequence[int]) -> list[Stack]:
+        """Stacks that cover the records (given by their rows) in order.
+
+        Raises:
+            InferenceFailed: the result as a whole is not what the model declares.
+        """
+        rows = sum(records)
+        if isinstance(result, Mapping):
+            return [Stack(len(records), rows, self._read(result, rows))]
+        if not isinstance(result, list | tuple):
+            raise InferenceFailed(
+                f"the model gave {_a(result)}: a dict of arrays is expected, or a list with one item a row"
+            )
+        if len(result) != rows:
+            raise InferenceFailed(f"the model gave {len(result)} items for {rows} rows: one item a row is expected")
+        unbatched = next((spec.name for spec in self._specs if not spec.batched), None)
+        if unbatched is not None:
+            raise InferenceFailed(f"output {unbatched!r} is not batched, so a dict is expected, not one item a row")
+        return self._join(self._sort_rows(result, records))
+
+    def _read(self, result: Mapping[str, Any], rows: int | None) -> Arrays:
+        """The outputs in order; `rows` None for the item of one row."""
+        if len(result) != len(self._specs) or result.keys() != self._names:
+            for spec in self._specs:
+                if spec.name not in result:
+                    raise InferenceFailed(f"the model did not give its output {spec.name!r}: it gave {sorted(result)}")
+            extra = sorted(str(name) for name in result.keys() - self._names)
+            raise InferenceFailed(f"the model gave an output {extra[0]!r} that it does not declare")
+        return tuple(
+            [
+                self._check(spec, dtype, result[spec.name], rows)
+                for spec, dtype in zip(self._specs, self._dtypes, strict=True)
+            ]
+        )
+
+    def _check(self, spec: TensorSpec, dtype: np.dtype[Any], value: object, rows: int | None) -> Array:
+        array = value if type(value) is np.ndarray and value.dtype == dtype else _to_array(spec, dtype, value)
+        shape: tuple[int, ...] = array.shape
+        if rows is not None and spec.batched:
+            if not shape or shape[0] != rows:
+                given = f"{shape[0]} rows" if shape else "no row axis"
+                raise InferenceFailed(f"output {spec.name!r} has {given} for a batch of {rows} rows")
+            shape = shape[1:]
+        if shape != spec.shape and not _fits(shape, spec.shape):
+            of_row = " a row" if spec.batched else ""
+            raise InferenceFailed(
+                f"output {spec.name!r} has shape {list(shape)}{of_row}, but {list(spec.shape)} is declared"
+            )
+        return array
+
+    def _sort_rows(self, items: Sequence[RowItem], records: Sequence[int]) -> list[Mishap | list[Arrays]]:
+        sorted_records: list[Mishap | list[Arrays]] = []
+        first = 0
+        for rows in records:
+            sorted_records.append(self._read_record(items[first : first + rows]))
+            first += rows
+        return sorted_records
+
+    def _read_record(self, items: Sequence[RowItem]) -> Mishap | list[Arrays]:
+        """The rows of one record, or the error of its first bad row."""
+        read: list[Arrays] = []
+        for row, item in enumerate(items):
+            try:
+                read.append(self._read_item(item))
+                self._check_alike(read[0], read[-1], row)
+            except Exception as err:  # the border to model code: the exception is its word on this row
+                mishap = mishap_of(err)
+                return mishap if len(items) == 1 else Mishap(mishap.code, f"row {row}: {mishap.message}")
+        return read
+
+    def _read_item(self, item: RowItem) -> Arrays:
+        if isinstance(item, Exception):
+            raise item
+        if not isinstance(item, Mapping):
+            raise InferenceFailed(f"the model gave {_a(item)} for a row: a dict of arrays or an exception is expected")
+        return self._read(item, None)
+
+    def _check_alike(self, first: Arrays, other: Arrays, row: int) -> None:
+        for spec, one, two in zip(self._specs, first, other, strict=True):
+            if one.shape != two.shape:
+                raise InferenceFailed(
+                    f"output {spec.name!r} has shape {list(two.shape)}, but {list(one.shape)} in row 0: "
+                    "the rows of one record must agree"
+                )
+
+    def _join(self, records: Sequence[Mishap | list[Arrays]]) -> list[Stack]:
+        """Stack consecutive records of equal shapes; each error stands alone."""
+        stacks: list[Stack] = []
+        for _, group in groupby(enumerate(records), key=lambda numbered: _kind(*numbered)):
+            members = [record for _, record in group]
+            first = members[0]
+            if isinstance(first, Mishap):
+                stacks.append(Stack(1, 0, error=first))
+                continue
+            rows = [arrays for record in members if isinstance(record, list) for arrays in record]
+            stacked = tuple(np.stack([arrays[index] for arrays in rows]) for index in range(len(self._specs)))
+            stacks.append(Stack(len(members), len(rows), stacked))
+        return stacks
+
+
+def _kind(place: int, record: Mishap | list[Arrays]) -> object:
+    """Neighbours of one kind can be stacked; an error is of a kind of its own."""
+    return place if isinstance(record, Mishap) else tuple(array.shape for array in record[0])
+
+
+def _fits(shape: tuple[int, ...], declared: tuple[int, ...]) -> bool:
+    return len(shape) == len(declared) and all(d in (-1, s) for s, d in zip(shape, declared, strict=True))
+
+
+def _to_array(spec: TensorSpec, dtype: np.dtype[Any], value: object) -> Array:
+    """The value as an array of the declared dtype; plain Python numbers have no dtype of their own and take it."""
+    try:
+        if spec.datatype is Datatype.BYTES:
+            return _to_bytes_array(value)
+        array = np.asarray(value)
+        if array.dtype != dtype and isinstance(value, int | float | list | tuple):
+            if array.dtype.kind in {"f": "f", "i": "iu", "u": "iu"}.get(dtype.kind, "") + _also(dtype):
+                return np.asarray(value, dtype=dtype)
+        given = datatype_of(array.dtype)
+    except (ValueError, TypeError, OverflowError, RuntimeError, InvalidRequest) as err:
+        raise InferenceFailed(f"output {spec.name!r} is no array that can be sent: {err}") from err
+    if given is not spec.datatype:
+        raise InferenceFailed(f"output {spec.name!r} is {given}, but {spec.datatype} is declared")
+    return array
+
+
+def _also(dtype: np.dtype[Any]) -> str:
+    return "iu" if dtype.kind in "fV" else ""
+
+
+def _to_bytes_array(value: object) -> Array:
+    """Texts as an object array; NumPy's own bytes dtype would lose trailing zero bytes."""
+    if isinstance(value, bytes | bytearray | str):
+        array = np.empty((), dtype=object)
+        array[()] = value
+        return array
+    array = np.asarray(value, dtype=object) if isinstance(value, list | tuple) else np.asarray(value)
+    if array.dtype.kind not in "OSU":
+        raise TypeError(f"BYTES is declared, but it holds {array.dtype}")
+    return array
+
+
+def _a(value: object) -> str:
+    return f"a value of type {type(value).__name__}"

@@ -1,0 +1,142 @@
+"""The worker's settings: limits, model directory, ports; checked together at the start."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import socket
+from pathlib import Path
+from typing import Annotated, Literal
+
+from msgspec import Meta, field
+
+from producer_sdk.broker import GroupOptions
+from producer_sdk.settings import KafkaSettings
+
+MIB = 1 << 20
+HEARTBEATS_PER_SESSION = 3
+SHORTEST_DEFAULT_REBALANCE_S = 60.0
+
+
+def new_worker_id() -> str:
+    """`<host>-<process id>-<random>`: differs between any two processes."""
+    host = re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname())[:60] or "worker"
+    return f"{host}-{os.getpid()}-{secrets.token_hex(3)}"
+
+
+class WorkerSettings(KafkaSettings, frozen=True, kw_only=True):
+    """What `headrace worker` can be told.
+
+    Raises:
+        ValueError: settings that contradict each other; the message names them.
+    """
+
+    models: Annotated[Path, Meta(description="The model directory: one folder a model.")] = Path("models")
+    model: Annotated[tuple[str, ...], Meta(description="Serve only the models of these names.")] = ()
+    worker_id: Annotated[
+        str,
+        Meta(
+            description="Name of this worker in announcements and logs.",
+            pattern=r"^[A-Za-z0-9._-]{1,100}$",
+            extra={"default": "host-pid-random"},
+        ),
+    ] = field(default_factory=new_worker_id)
+    admin_host: Annotated[str, Meta(description="Address that the admin port listens on.", min_length=1)] = "0.0.0.0"
+    admin_port: Annotated[
+        int, Meta(description="Port of /livez, /readyz and /metrics; 0 takes a free one.", ge=0, le=65535)
+    ] = 9400
+    session_timeout_s: Annotated[
+        float, Meta(description="A worker silent for so long loses its partitions.", gt=0, le=1800)
+    ] = 30.0
+    heartbeat_interval_s: Annotated[
+        float | None,
+        Meta(
+            description="How often the group hears of this worker; at most a third of session_timeout_s.",
+            gt=0,
+            extra={"default": "3, or a third of session_timeout_s"},
+        ),
+    ] = None
+    max_poll_interval_s: Annotated[
+        float, Meta(description="A worker whose loop stands still for so long leaves its groups.", gt=0)
+    ] = 300.0
+    rebalance_timeout_s: Annotated[
+        float | None,
+        Meta(
+            description="How long the group waits for a worker that gives partitions back; above drain_timeout_s.",
+            gt=0,
+            extra={"default": "twice drain_timeout_s, at least 60"},
+        ),
+    ] = None
+    drain_timeout_s: Annotated[
+        float, Meta(description="Time to finish what was taken, at TERM and when partitions are given back.", ge=0)
+    ] = 30.0
+    endpoint_lag_s: Annotated[
+        float, Meta(description="At TERM, how long to serve on after saying not ready.", ge=0)
+    ] = 5.0
+    attempt_timeout_s: Annotated[
+        float, Meta(description="Most time for one batch on the device, where model.yaml says nothing.", gt=0)
+    ] = 300.0
+    attempt_limit: Annotated[
+        int, Meta(description="A record in flight at so many deaths of a runner or worker gets RUNNER_CRASHED.", ge=1)
+    ] = 5
+    max_backlog_requests: Annotated[
+        int, Meta(description="Requests of one model that may wait; above it partitions are paused.", ge=1)
+    ] = 4096
+    max_backlog_bytes: Annotated[
+        int, Meta(description="Bytes of one model's requests that may wait; above it partitions are paused.", ge=MIB)
+    ] = 256 * MIB
+    max_batch_bytes: Annotated[int, Meta(description="Most bytes of one batch's inputs.", ge=1024)] = 256 * MIB
+    commit_interval_s: Annotated[float, Meta(description="How often offsets are committed.", gt=0, le=60)] = 0.2
+    announce_interval_s: Annotated[
+        float, Meta(description="How often the worker repeats what it serves on the control topic.", gt=0, le=60)
+    ] = 2.0
+    create_topics: Annotated[bool, Meta(description="Create the topics that are missing.")] = True
+    partitions: Annotated[int, Meta(description="Partitions of a request topic that is created.", ge=1, le=10_000)] = 8
+    reply_partitions: Annotated[
+        int, Meta(description="Partitions of the replies topic when it is created.", ge=1, le=10_000)
+    ] = 32
+    replication_factor: Annotated[
+        int, Meta(description="Copies of each topic that is created; -1 leaves it to the brokers.", ge=-1, le=32767)
+    ] = -1
+    isolation: Annotated[
+        Literal["process", "inline"] | None,
+        Meta(description="Run every model in a process of its own, or in a thread; else model.yaml decides."),
+    ] = None
+    log_level: Annotated[Literal["debug", "info", "warning", "error"], Meta(description="Least level to log.")] = "info"
+    log_format: Annotated[Literal["text", "json"], Meta(description="Log lines for people or for machines.")] = "text"
+
+    def __post_init__(self) -> None:
+        KafkaSettings.__post_init__(self)
+        heartbeat_s, rebalance_s = self.heartbeat_interval_s, self.rebalance_timeout_s
+        if heartbeat_s is not None and heartbeat_s * HEARTBEATS_PER_SESSION > self.session_timeout_s:
+            raise ValueError(
+                f"heartbeat_interval_s ({heartbeat_s:g}) must be at most a third of session_timeout_s "
+                f"({self.session_timeout_s:g}), so that one lost heartbeat does not cost the partitions"
+            )
+        if rebalance_s is not None and rebalance_s <= self.drain_timeout_s:
+            raise ValueError(
+                f"rebalance_timeout_s ({rebalance_s:g}) must be above drain_timeout_s ({self.drain_timeout_s:g}), "
+                "else the group evicts a worker that still drains"
+            )
+        if self.max_batch_bytes > self.max_backlog_bytes:
+            raise ValueError(
+                f"max_batch_bytes ({self.max_batch_bytes}) must not be above max_backlog_bytes "
+                f"({self.max_backlog_bytes}), for such a batch could never come together"
+            )
+        if self.max_record_bytes > self.max_backlog_bytes:
+            raise ValueError(
+                f"max_record_bytes ({self.max_record_bytes}) must not be above max_backlog_bytes "
+                f"({self.max_backlog_bytes}), for such a record could never be taken in"
+            )
+
+    def group_options(self) -> GroupOptions:
+        """How the worker behaves as a member of its models' groups."""
+        heartbeat_s = self.heartbeat_interval_s or min(3.0, self.session_timeout_s / HEARTBEATS_PER_SESSION)
+        rebalance_s = self.rebalance_timeout_s or max(SHORTEST_DEFAULT_REBALANCE_S, 2 * self.drain_timeout_s)
+        return GroupOptions(
+            session_timeout_s=self.session_timeout_s,
+            heartbeat_interval_s=heartbeat_s,
+            rebalance_timeout_s=rebalance_s,
+            max_poll_interval_s=self.max_poll_interval_s,
+        )

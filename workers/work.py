@@ -1,0 +1,110 @@
+"""The nouns that travel through the worker."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from producer_sdk.broker import Outgoing
+from producer_sdk.errors import HeadraceError
+from producer_sdk.tensors import Buffer, Datatype
+from producer_sdk.topics import Lane, ReplyTo
+from producer_sdk.wire import Form, Request
+
+from .commit import PartitionLedger
+
+
+class Source(Struct, frozen=True, gc=False):
+    """The record that a request came from, and the ledger that its offset is marked done in."""
+
+    ledger: PartitionLedger
+    offset: int
+
+
+class Work(Struct, eq=False, gc=False):
+    """A valid request on its way. Only `deaths` changes: runner deaths while it was in flight."""
+
+    request: Request
+    source: Source
+    lane: Lane
+    rows: int
+    nbytes: int
+    bucket: object  # only requests of one bucket can share a batch
+    arrived: float  # monotonic seconds
+    expires: float | None  # monotonic seconds
+    deaths: int = 0
+
+
+class Rejected(Struct, frozen=True):
+    """A record that will not run: who is told, and why. `dead` keeps a record whose return address is unreadable."""
+
+    id: str
+    error: HeadraceError
+    source: Source
+    lane: Lane
+    arrived: float
+    form: Form = Form.MSGPACK
+    reply_to: ReplyTo | None = None
+    dead: Outgoing | None = None
+
+
+class Outcome(Struct, frozen=True, gc=False):
+    """A reply, error reply or dead letter ready to be published; its source is finished once that is acknowledged.
+
+    Attributes:
+        code: `OK` or the error code, for counting.
+        address: where it goes; partition None lets the replier choose.
+    """
+
+    id: str
+    code: str
+    address: ReplyTo
+    outgoing: Outgoing
+    source: Source
+    lane: Lane
+    arrived: float
+    form: Form
+
+
+class Batch(Struct, frozen=True, gc=False):
+    """Requests that run together, in order."""
+
+    works: tuple[Work, ...]
+    rows: int
+
+
+class Block(Struct, frozen=True, gc=False):
+    """One output of several records, rows stacked; a view that lasts until the slot's next run.
+
+    Attributes:
+        name: output name.
+        datatype: its datatype.
+        shape: without the row axis.
+        data: all rows' bytes, row after row.
+        row_ends: for BYTES, where each row's bytes end within `data`; else empty, rows are equally long.
+        batched: False where the model gives one value for the whole batch; then `shape` is whole and every record
+            gets all of it.
+    """
+
+    name: str
+    datatype: Datatype
+    shape: tuple[int, ...]
+    data: Buffer
+    row_ends: tuple[int, ...] = ()
+    batched: bool = True
+
+
+class Part(Struct, frozen=True, gc=False):
+    """What came of consecutive records of a run: outputs for all of them, or one error for one of them."""
+
+    records: int
+    rows: int
+    blocks: tuple[Block, ...] = ()
+    error: HeadraceError | None = None
+
+
+class Answer(Struct, frozen=True, gc=False):
+    """What a runner says of a run: parts that cover its records in order; or an error of the run as a whole."""
+
+    parts: tuple[Part, ...]
+    run_s: float
+    error: HeadraceError | None = None
