@@ -6,8 +6,8 @@ import logging
 import os
 import sys
 
-from producer_sdk.settings import load_settings
 from producer_sdk.setting import SettingsError
+from producer_sdk.settings import load_settings
 
 from .serve import run
 from .settings import GatewaySettings

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from producer_sdk.errors import HeadraceError
+from producer_sdk.wire import sendable
 
 from .call import Answer, Call
 from .status import RETRY_AFTER_S, MethodNotAllowed, status_of
@@ -23,5 +24,5 @@ def error_answer(call: Call, error: HeadraceError, beside: Mapping[str, object] 
         headers.append((b"allow", error.allow.encode("ascii")))
     if call.close:
         headers.append((b"connection", b"close"))
-    body = {**(beside or {}), "id": call.id, "error": error.message, "code": str(error.code)}
+    body = {**(beside or {}), "id": call.id, "error": sendable(error.message), "code": str(error.code)}
     return Answer(msgspec.json.encode(body), status, headers)

@@ -73,8 +73,8 @@ class App:
             code, answer = error.code, error_answer(call, error)
         except Exception:  # the top of a request: a fault here must not leave the caller without an answer
             log.exception("A request failed inside the gateway.", extra={"action": "request_failed", "id": call.id})
-            error = Internal("the gateway failed on this request; its log says more under the request id")
-            code, answer = error.code, error_answer(call, error)
+            internal = Internal("the gateway failed on this request; its log says more under the request id")
+            code, answer = internal.code, error_answer(call, internal)
         self._count(call, str(code))
         await send_answer(send, call, answer)
 

@@ -62,7 +62,7 @@ class Inference:
         body = await self._body(call)  # 2
         try:
             ask = await surface.read(call, body)  # 3
-            served = await self._find(call, ask.model, ask.version)  # 4
+            served = await self._find(call, ask.model, ask.options.version)  # 4
             if served.signature is not None:
                 check_inputs(served.signature, ask.inputs)
                 check_outputs(served.signature, ask.outputs)
@@ -76,15 +76,16 @@ class Inference:
 
     async def _body(self, call: Call) -> bytes:
         if header(call, b"inference-header-content-length") is not None:
-            raise InvalidRequest("binary tensors are not served here: send and ask for JSON tensors (binary_data=False)")
+            raise InvalidRequest(
+                "binary tensors are not served here: send and ask for JSON tensors (binary_data=False)"
+            )
         settings = self._settings
         return await read_body(
             call, self._admission, max_bytes=settings.max_body_bytes, timeout_s=settings.body_timeout_s
         )
 
     async def _find(self, call: Call, model: str, version: str | None) -> Served:
-        call.model = model
-        call.known_model = self._models.known(model)
+        self._models.recognise(call, model)
         served = await self._models.serving(model, version)
         call.version = served.version
         return served
@@ -94,17 +95,17 @@ class Inference:
             ask.model,
             ask.inputs,
             id=ask.id,
-            version=ask.version,
+            version=ask.options.version,
             lane="interactive",
             deadline_s=deadline_s,
-            tenant=ask.tenant,
-            parameters=ask.parameters,
+            tenant=ask.options.tenant,
+            parameters=ask.options.parameters,
             outputs=ask.outputs,
         )
 
     def _deadline_s(self, call: Call, ask: Ask, served: Served) -> float:
         """What is left of the deadline, which counts from the head of the HTTP request."""
-        asked = ask.deadline_s or served.announcement.default_deadline_s or self._settings.default_deadline_s
+        asked = ask.options.deadline_s or served.announcement.default_deadline_s or self._settings.default_deadline_s
         if asked > self._settings.max_deadline_s:
             raise InvalidRequest(
                 f"a deadline of {asked:g} s is longer than the {self._settings.max_deadline_s:g} s that this gateway "

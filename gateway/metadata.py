@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from producer_sdk.announcements import Announcement, ModelState, TensorAnnouncement
+from producer_sdk.directory import ModelView
 from producer_sdk.errors import HeadraceError, ModelNotReady
 
 from .answers import error_answer
@@ -50,33 +51,33 @@ class StatusPages:
 
     async def model(self, call: Call) -> Answer:
         """Metadata, of an unready model too; a version whose signature is not announced has empty lists."""
-        assert call.model is not None
-        view = await self._models.view(call.model, call.url_version)
-        default = default_version(view)
-        call.version = call.url_version or default
-        call.known_model = view.name
-        signature = view.announcement if call.version == default else None
+        view = await self._view(call)
+        signature = view.newest if call.version == default_version(view) else None
         return _json(
             {
                 "name": view.name,
                 "versions": list(view.versions),
-                "platform": view.announcement.platform,
+                "platform": view.newest.platform,
                 "inputs": _tensors(signature, "inputs"),
                 "outputs": _tensors(signature, "outputs"),
             }
         )
 
     async def model_ready(self, call: Call) -> Answer:
-        assert call.model is not None
         try:
-            view = await self._models.view(call.model, call.url_version)
+            view = await self._view(call)
         except ModelNotReady as error:
             return _not_ready(call, error)
-        call.version = call.url_version or default_version(view)
-        call.known_model = view.name
         if view.state is not ModelState.READY:
             return _not_ready(call, ModelNotReady(why_not_ready(view)))
         return _json({"name": view.name, "ready": True})
+
+    async def _view(self, call: Call) -> ModelView:
+        assert call.model is not None
+        self._models.recognise(call, call.model)
+        view = await self._models.view(call.model, call.url_version)
+        call.version = call.url_version or call.version
+        return view
 
 
 def _not_ready(call: Call, error: HeadraceError) -> Answer:

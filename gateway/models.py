@@ -13,6 +13,8 @@ from producer_sdk.directory import ModelDirectory, ModelView
 from producer_sdk.errors import HeadraceError, InvalidRequest, ModelNotReady, UnknownModel
 from producer_sdk.topics import MODEL_NAME, Lane, Topics
 
+from .call import Call
+
 TOPICS_FRESH_S = 2.0
 SHOWN_NAME_CHARS = 80
 
@@ -53,15 +55,21 @@ class TopicNames:
 class Models:
     """Looks models up for the surfaces. Belongs to the event loop."""
 
-    def __init__(self, directory: ModelDirectory, topic_names: TopicNames, topics: Topics, v1_model: str | None) -> None:
+    def __init__(
+        self, directory: ModelDirectory, topic_names: TopicNames, topics: Topics, v1_model: str | None
+    ) -> None:
         self._directory = directory
         self._topic_names = topic_names
         self._topics = topics
         self._v1_model = v1_model
 
-    def known(self, model: str | None) -> str | None:
-        """The name itself where it is announced, else None."""
-        return model if model is not None and self._directory.get(model) is not None else None
+    def recognise(self, call: Call, model: str) -> None:
+        """Note on the call which model it is about, and the default version where it is announced."""
+        call.model = model
+        view = self._directory.get(model)
+        if view is not None:
+            call.known_model = model
+            call.version = default_version(view)
 
     def names(self) -> list[str]:
         """All that are announced, ready or not."""
@@ -93,8 +101,8 @@ class Models:
         view = await self.view(model, version)
         if view.state is not ModelState.READY:
             raise ModelNotReady(why_not_ready(view))
-        announcement = view.announcement
-        default = announcement.versions[-1] if announcement.versions else ""
+        announcement = view.newest
+        default = default_version(view)
         chosen = version or default
         return Served(model, chosen, announcement, announcement if chosen == default else None)
 
@@ -113,7 +121,9 @@ class Models:
         if len(models) == 1:
             return next(iter(models))
         names = ", ".join(f"'{name}'" for name in list(models)[:10]) or "none"
-        raise InvalidRequest(f"say which model: there are {len(models)} ({names}); give 'model' or set HEADRACE_V1_MODEL")
+        raise InvalidRequest(
+            f"say which model: there are {len(models)} ({names}); give 'model' or set HEADRACE_V1_MODEL"
+        )
 
     async def _absent(self, model: str) -> HeadraceError:
         topic = self._topics.requests(model, Lane.INTERACTIVE)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
@@ -43,6 +43,9 @@ class GatewaySettings(KafkaSettings, frozen=True, kw_only=True):
         float, Meta(description="Longest wait for requests in flight at the end; what is left then is cut off.", ge=0)
     ] = 30.0
     start_timeout_s: Annotated[float, Meta(description="Longest wait for Kafka at the start.", gt=0)] = 60.0
+
+    log_level: Annotated[Literal["debug", "info", "warning", "error"], Meta(description="Least level to log.")] = "info"
+    log_format: Annotated[Literal["text", "json"], Meta(description="Log lines for people or for machines.")] = "text"
 
     def __post_init__(self) -> None:
         super().__post_init__()

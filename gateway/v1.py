@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -12,13 +13,14 @@ import numpy as np
 from producer_sdk.announcements import TensorAnnouncement
 from producer_sdk.errors import InferenceFailed, InvalidRequest
 from producer_sdk.tensors import Array, Datatype, Tensor, pack_bytes
-from producer_sdk.wire import MAX_NAME_CHARS, MAX_PARAMETERS, Reply, Scalar
+from producer_sdk.wire import Reply, Scalar
 
-from .ask import Ask, read_id, take_terms
+from .ask import Ask, options_over_http, read_id
 from .call import Call
 from .models import Models, Served
 
 OUTPUT = "output"
+OPTIONS = ("version", "deadline_s", "tenant")
 _body = msgspec.json.Decoder(dict[str, Any])
 
 
@@ -38,18 +40,13 @@ class V1Surface:
         prompt = fields.pop("prompt", None)
         if not isinstance(prompt, str):
             raise InvalidRequest("'prompt' is missing" if prompt is None else "'prompt' must be text")
-        parameters = _scalars(fields)
-        terms = take_terms(parameters, None)
-        call.model = self._models.v1_model(named)
-        call.known_model = self._models.known(call.model)
-        served = await self._models.serving(call.model, terms.version)
-        call.version = served.version
+        options = options_over_http(_scalars(fields), None)
+        model = self._models.v1_model(named)
+        self._models.recognise(call, model)
+        served = await self._models.serving(model, options.version)
         name, tensor = _input(served, prompt)
         chosen = _output_name(served)
-        outputs = None if chosen is None else (chosen,)
-        return Ask(
-            call.id, call.model, {name: tensor}, parameters, terms.version, outputs, terms.deadline_s, terms.tenant
-        )
+        return Ask(call.id, model, {name: tensor}, options, None if chosen is None else (chosen,))
 
     def write(self, call: Call, served: Served, reply: Reply) -> bytes:
         name = _output_name(served) or served.announcement.v1_output or OUTPUT
@@ -59,18 +56,37 @@ class V1Surface:
             raise InferenceFailed("the model gave no output")
         array = reply.outputs[name]
         declared = {output.name: output for output in served.announcement.outputs}.get(name)
-        if array.ndim and (declared is None or declared.batched):
-            array = array[0]
+        if array.shape[:1] == (1,) and (declared is None or declared.batched):
+            array = array.reshape(array.shape[1:])
         latency_ms = round(1000 * (time.monotonic() - call.started_s), 3)
         return msgspec.json.encode({"id": reply.id, "output": plain(array), "latency_ms": latency_ms})
 
 
 def plain(array: Array) -> object:
-    """An output as JSON: BYTES as text (UTF-8; what is not becomes U+FFFD), one element alone; all else as a list."""
-    if array.dtype.kind != "O":
-        return _numbers(array)
-    texts = np.frompyfunc(lambda element: element.decode("utf-8", "replace"), 1, 1)(array)
-    return texts.item() if array.size == 1 else texts.tolist()
+    """An output as JSON: BYTES as text (UTF-8; what is not becomes U+FFFD), one element alone; all else as a list.
+
+    NaN and infinities are the strings that they are in Open Inference Protocol JSON too.
+    """
+    if array.dtype.kind == "O":
+        texts = _each(array, lambda element: element.decode("utf-8", "replace"))
+        return texts.item() if array.size == 1 else texts.tolist()
+    if array.dtype.kind in "biu":
+        return array.tolist()
+    if array.dtype.kind != "f":  # BF16 comes from outside NumPy, which cannot list it
+        array = array.astype(np.float32)
+    return (array if np.isfinite(array).all() else _each(array, _spelled)).tolist()
+
+
+def _each(array: Array, change: Callable[[Any], object]) -> Array:
+    changed: Array = np.empty(array.size, object)
+    changed[:] = [change(element) for element in array.reshape(-1).tolist()]
+    return changed.reshape(array.shape)
+
+
+def _spelled(value: float) -> float | str:
+    if math.isfinite(value):
+        return value
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
 def _read_object(body: bytes) -> dict[str, Any]:
@@ -81,15 +97,11 @@ def _read_object(body: bytes) -> dict[str, Any]:
 
 
 def _scalars(fields: dict[str, Any]) -> dict[str, Scalar]:
-    if len(fields) > MAX_PARAMETERS:
-        raise InvalidRequest(f"the request has {len(fields)} parameters: at most {MAX_PARAMETERS}")
-    for key in [key for key in ("version", "deadline_s", "tenant") if fields.get(key, ...) is None]:
-        del fields[key]
-    for name, value in fields.items():
-        if not isinstance(value, bool | int | float | str):
+    for name, value in list(fields.items()):
+        if value is None and name in OPTIONS:
+            del fields[name]
+        elif not isinstance(value, bool | int | float | str):
             raise InvalidRequest(f"{name[:80]!r} must be text, a number or a boolean: it becomes a request parameter")
-        if not 0 < len(name) <= MAX_NAME_CHARS:
-            raise InvalidRequest(f"a parameter's name has 1 to {MAX_NAME_CHARS} characters")
     return fields
 
 

@@ -39,7 +39,8 @@ class Child:
         # The kernel's tie is to the thread that forks: the main thread's end is the process's end.
         self._process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-I", "-S", bound_exec.__file__, way, str(os.getpid())),
-            *(sys.executable, "-m", "headrace", *self._arguments),
+            # -P: files of the working directory must not shadow ours.
+            *(sys.executable, "-P", "-m", "headrace", *self._arguments),
             stdin=asyncio.subprocess.DEVNULL if KERNEL_CAN else asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
@@ -76,21 +77,19 @@ class Child:
         return code
 
     async def stop(self, timeout_s: float) -> bool:
-        """End it by TERM, after `timeout_s` by KILL; whether TERM was enough. Safe when it has ended or not begun."""
+        """End it by TERM, after `timeout_s` by KILL; whether it ended in order. Safe when it has ended or not begun."""
         if self._process is None:
             return True
-        in_order = True
         try:
             if self._process.returncode is None:
                 self._process.send_signal(signal.SIGTERM)
             async with asyncio.timeout(timeout_s):
                 await self._process.wait()
         except TimeoutError:
-            in_order = False
+            pass  # it is killed below
         finally:
             self.kill()
-        await self.ended()
-        return in_order
+        return await self.ended() == 0
 
     def kill(self) -> None:
         """End it now, if it runs."""

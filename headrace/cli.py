@@ -2,6 +2,7 @@
 
 import difflib
 import importlib
+import logging
 import os
 from typing import Annotated, Any
 
@@ -80,3 +81,6 @@ def headrace(debug: Debug = False) -> None:
     from headrace.distributions import warn_of_conflict
 
     warn_of_conflict()
+    # What a verb cannot do it says in a sentence of its own; Kafka's client would add hundreds.
+    if not os.environ.get("HEADRACE_DEBUG"):
+        logging.getLogger().addHandler(logging.NullHandler())

@@ -21,6 +21,7 @@ class DevSettings(Struct, frozen=True, kw_only=True):
             description="The model directory.", extra={"default": "./models where it exists, else a built-in example"}
         ),
     ] = None
+    model: Annotated[tuple[str, ...], Meta(description="Serve only the models of these names.")] = ()
     port: Annotated[
         int | None,
         Meta(

@@ -39,7 +39,8 @@ def verb(
             given = {setting.name: values.pop(setting.name) for setting in settings}
             flags = {name: None if value == [] else value for name, value in given.items()}
             loaded = load_settings(cls, flags, os.environ, values.pop("config"), KNOWN)
-            raise typer.Exit(function(loaded, **values))
+            run: Callable[..., int] = function
+            raise typer.Exit(run(loaded, **values))
 
         own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
         flags = [_parameter(setting.name, *_annotation(setting)) for setting in settings]

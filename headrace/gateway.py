@@ -22,5 +22,7 @@ It learns models from what the workers announce; any number of gateways may run.
 def gateway(settings: GatewaySettings) -> int:
     """Serve HTTP over the queue: the Open Inference Protocol under /v2, and /v1/infer."""
     from gateway.serve import serve
+    from workers.log import set_up_logging
 
+    set_up_logging(settings.log_level, settings.log_format)
     return run(serve(settings))

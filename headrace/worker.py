@@ -2,6 +2,7 @@
 
 from headrace.cli import plain_app
 from headrace.event_loop import run
+from headrace.failure import CommandError
 from headrace.flags import verb
 from workers.settings import WorkerSettings
 
@@ -20,6 +21,10 @@ Serve one of them, and leave within a minute at TERM:
 @verb(app, WorkerSettings, epilog=EPILOG)
 def worker(settings: WorkerSettings) -> int:
     """Serve models: take requests from Kafka in micro-batches, run them on the device, reply, commit."""
-    from workers.loop import serve
+    from workers.models import ModelsRefused
+    from workers.serve import serve
 
-    return run(serve(settings))
+    try:
+        return run(serve(settings))
+    except ModelsRefused as err:
+        raise CommandError(f"The models cannot be served:\n{err}") from err

@@ -88,9 +88,7 @@ def check_parameters(parameters: Mapping[str, Scalar] | None) -> dict[str, Scala
     return dict(parameters)
 
 
-def encode_call(
-    call: Call, id: str, inputs: Inputs, encoding: Encoding, reply_to: ReplyTo | None
-) -> tuple[bytes, int]:
+def encode_call(call: Call, id: str, inputs: Inputs, encoding: Encoding, reply_to: ReplyTo | None) -> tuple[bytes, int]:
     """The record value of one request of a call, and its timestamp in epoch milliseconds.
 
     Raises:

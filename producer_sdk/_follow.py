@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from .broker import Broker, BrokerError, Consumer, Record, TopicPartition
 
-POLL_S = 0.2  # poll may not be cancelled, so this bounds how long stop() waits for it
+POLL_S = 0.1  # poll may not be cancelled, so this bounds how long stop() waits for it
 MAX_POLL_RECORDS = 500
 FIRST_BACKOFF_S = 0.1
 MAX_BACKOFF_S = 5.0

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_MEBIBYTE = 1 << 20
 _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
@@ -31,8 +32,8 @@ class KafkaOptions:
     """How the clients appear in the broker's logs and quotas."""
     security_protocol: str = "PLAINTEXT"
     """PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."""
-    sasl_mechanism: str = "PLAIN"
-    """PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512."""
+    sasl_mechanism: str | None = None
+    """PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512; needed by the SASL protocols."""
     sasl_username: str | None = None
     """Needed by the SASL protocols."""
     sasl_password: str | None = None
@@ -57,10 +58,10 @@ class KafkaOptions:
     """One request to a broker; past it the connection is closed and the request tried again."""
     check_crcs: bool = True
     """Whether consumers check the checksums of record batches; False saves a third of their CPU on trusted ways."""
-    fetch_max_bytes: int = 52_428_800
+    fetch_max_bytes: int = 50 * _MEBIBYTE
     """Most bytes of one fetch from one broker."""
-    max_partition_fetch_bytes: int = 1_048_576
-    """Most bytes of one fetch from one partition; at least `max_record_bytes`."""
+    max_partition_fetch_bytes: int | None = None
+    """Most bytes of one fetch from one partition; None is 1 MiB, or `max_record_bytes` where that is more."""
     retry_backoff_s: float = field(default=0.1, repr=False)
     """Pause before a request is tried again."""
 
@@ -86,10 +87,15 @@ class KafkaOptions:
         for name in ("send_timeout_s", "commit_timeout_s", "request_timeout_s", "max_record_bytes", "fetch_max_bytes"):
             if getattr(self, name) <= 0:
                 faults.append(f"{name} {getattr(self, name)} must be above 0")
-        if self.max_partition_fetch_bytes < self.max_record_bytes:
+        if self.partition_fetch_bytes < self.max_record_bytes:
             least = f"{self.max_partition_fetch_bytes} is below max_record_bytes {self.max_record_bytes}"
-            faults.append(f"max_partition_fetch_bytes {least}: the largest records could not be read")
+            faults.append(f"max_partition_fetch_bytes {least}: the largest records would come one at a time")
         return faults
+
+    @property
+    def partition_fetch_bytes(self) -> int:
+        """`max_partition_fetch_bytes` as it is used."""
+        return self.max_partition_fetch_bytes or max(_MEBIBYTE, self.max_record_bytes)
 
     def connection(self, bootstrap_servers: str) -> dict[str, Any]:
         """The arguments that each aiokafka client takes to connect."""

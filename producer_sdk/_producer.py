@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import itertools
 import random
 from collections import deque
@@ -43,7 +44,7 @@ class Route:
 class Sender:
     """The sending side of one client. Belongs to its event loop.
 
-    `failed` is told the id of a request whose publish was refused after `send` or `send_many` had returned.
+    `failed` is told the id of a request whose publish was refused once `send` has returned.
     """
 
     def __init__(self, producer: Producer, admin: Admin, topics: Topics, failed: Failed) -> None:
@@ -62,9 +63,11 @@ class Sender:
     def start(self) -> None:
         self._spawn(self._watch(), "headrace-acknowledgements")
 
-    def known_route(self, model: str, lane: str, now_s: float) -> Route | None:
+    def known_route(self, model: str, lane: str) -> Route | None:
         """The route if it was looked up lately."""
-        return self._routes.get((model, lane)) if now_s - self._listed_at_s < LISTING_AGE_S else None
+        if asyncio.get_running_loop().time() - self._listed_at_s >= LISTING_AGE_S:
+            return None
+        return self._routes.get((model, lane))
 
     async def route(self, model: str, lane: str) -> Route:
         """The route to a lane of a model.
@@ -93,9 +96,16 @@ class Sender:
         self._unacknowledged.append((sending.id, acknowledgement))
         self._watch_wanted.set()
 
-    def send_many(self, route: Route, sendings: Sequence[Sending]) -> None:
+    async def send_alone(self, route: Route, sending: Sending) -> None:
+        """Hand over a request; every refusal is told to `failed`."""
+        try:
+            await self.send(route, sending)
+        except HeadraceError as err:
+            self._tell(sending.id, err)
+
+    def send_together(self, route: Route, sendings: Sequence[Sending]) -> None:
         """Hand over requests for one partition together; every refusal is told to `failed`."""
-        self._spawn(self._send_many(route, sendings), "headrace-send")
+        self._spawn(self._send_together(route, sendings), "headrace-send")
 
     async def close(self) -> None:
         tasks = list(self._tasks)
@@ -116,7 +126,7 @@ class Sender:
         self._listing = listing
         self._listed_at_s = now_s
 
-    async def _send_many(self, route: Route, sendings: Sequence[Sending]) -> None:
+    async def _send_together(self, route: Route, sendings: Sequence[Sending]) -> None:
         try:
             await self._producer.publish_batch(
                 route.topic, route.next_partition(), [sending.record for sending in sendings]
@@ -124,16 +134,10 @@ class Sender:
         except PayloadTooLarge:
             # One of them is: alone, each gets its own outcome. What arrives twice is answered once.
             for sending in sendings:
-                await self._send_alone(route, sending)
+                await self.send_alone(route, sending)
         except HeadraceError as err:
             for sending in sendings:
-                self._failed(sending.id, HeadraceError.from_code(err.code, err.message, id=sending.id))
-
-    async def _send_alone(self, route: Route, sending: Sending) -> None:
-        try:
-            await self.send(route, sending)
-        except HeadraceError as err:
-            self._failed(sending.id, err)
+                self._tell(sending.id, err)
 
     async def _watch(self) -> None:
         while True:
@@ -143,8 +147,13 @@ class Sender:
                 try:
                     await acknowledgement
                 except HeadraceError as err:
-                    self._failed(id, err)
+                    self._tell(id, err)
             self._watch_wanted.clear()
+
+    def _tell(self, id: str, err: HeadraceError) -> None:
+        own = copy.copy(err)  # several requests may have failed by one error
+        own.id = id
+        self._failed(id, own)
 
     def _spawn(self, work: Coroutine[None, None, None], name: str) -> None:
         task = asyncio.create_task(work, name=name)

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Sequence,
+)
 from typing import NamedTuple
 
 import msgspec
@@ -25,13 +34,14 @@ class Steps(NamedTuple):
     Attributes:
         check: raises when nothing more can be sent.
         prepare: encodes a request and waits for its reply.
-        send: hands over some together.
+        send_alone, send_together: hand over one or some.
         forget: waits no longer for one.
     """
 
-    check: Callable[[], None]
+    check: Callable[[], object]
     prepare: Callable[[Inputs, Waiter], Sending]
-    send: Callable[[Sequence[Sending]], None]
+    send_alone: Callable[[Sending], Awaitable[None]]
+    send_together: Callable[[Sequence[Sending]], None]
     forget: Callable[[str], None]
 
 
@@ -66,9 +76,9 @@ class Window:
         self._arrived = asyncio.Event()
         self._room = asyncio.Event()
 
-    async def run(self, source: Source, open: Callable[[], Awaitable[Steps]]) -> AsyncGenerator[Outcome, None]:
+    async def run(self, source: Source, open_steps: Callable[[], Awaitable[Steps]]) -> AsyncGenerator[Outcome, None]:
         """The outcomes; the iterable's own exception comes after the outcomes of what it gave before."""
-        steps = await open()
+        steps = await open_steps()
         if isinstance(source, AsyncIterable):
             pull = self._pull_async(aiter(source), steps)
         else:
@@ -120,7 +130,7 @@ class Window:
                 return
             finally:
                 if sendings:
-                    steps.send(sendings)
+                    steps.send_together(sendings)
             await asyncio.sleep(0)  # what was encoded goes out while the next part is encoded
 
     async def _pull_async(self, source: AsyncIterator[Inputs], steps: Steps) -> None:
@@ -132,8 +142,8 @@ class Window:
                 return
             sendings: list[Sending] = []
             self._prepare(inputs, steps, sendings)
-            if sendings:
-                steps.send(sendings)
+            for sending in sendings:
+                await steps.send_alone(sending)
 
     async def _wait_for_room(self, steps: Steps) -> int:
         while self._pulled - self._yielded >= self._size:

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from ._call import Call, Encoding, Inputs, check_call, encode_call
+from ._connection import Connection, broker_of
 from ._infer import InferWaiter
 from ._pending import Outcome, Waiter
 from ._producer import Route, Sender, Sending
@@ -63,15 +64,12 @@ class Client:
         if max_pending < 1:
             raise ValueError(f"max_pending {max_pending} is not valid: give at least 1")
         self._topics = Topics(prefix)
-        self._broker = _broker_of(bootstrap_servers, client_id, options)
+        self._broker = broker_of(bootstrap_servers, client_id, options)
         self._encoding: Encoding = encoding
         self._max_pending = max_pending
         self._close_timeout_s = close_timeout_s
-        self._producer = self._broker.producer()
-        self._admin = self._broker.admin()
         self._replies = Replies(self._broker, self._topics, reply_partition, max_pending)
-        self._sender = Sender(self._producer, self._admin, self._topics, self._replies.settle)
-        self._started = False
+        self._connection: Connection | None = None
         self._closed = False
 
     async def __aenter__(self) -> Self:
@@ -94,27 +92,29 @@ class Client:
         Raises:
             BrokerError: the broker did not answer.
         """
-        if self._started or self._closed:
+        if self._connection is not None or self._closed:
             raise RuntimeError("a Client is started once: make another one")
-        self._started = True
+        producer, admin = self._broker.producer(), self._broker.admin()
+        sender = Sender(producer, admin, self._topics, self._replies.settle)
+        self._connection = Connection(producer, admin, sender)
         try:
-            await self._admin.start()
-            await self._producer.start()
+            await admin.start()
+            await producer.start()
         except BaseException:
             await self.close()
             raise
-        self._sender.start()
+        sender.start()
 
     async def close(self) -> None:
         """End what waits with Cancelled, flush what was published, disconnect. May be called again."""
-        if self._closed or not self._started:
-            self._closed = True
-            return
+        connection, self._connection = self._connection, None
         self._closed = True
+        if connection is None:
+            return
         await self._replies.close()
-        await self._producer.stop(self._close_timeout_s)
-        await self._sender.close()
-        await self._admin.stop()
+        await connection.producer.stop(self._close_timeout_s)
+        await connection.sender.close()
+        await connection.admin.stop()
 
     async def infer(
         self,
@@ -152,7 +152,7 @@ class Client:
             route, reply_to = await self._prepare(call, deadline_s)
             sending = self._expect(call, id, inputs, reply_to, waiter)
             try:
-                await waiter.send(self._sender, route, sending)
+                await waiter.send(self._open().sender, route, sending)
                 outcome = await waiter.outcome
             finally:
                 self._replies.forget(id)
@@ -188,12 +188,12 @@ class Client:
         """
         call = check_call(model, lane, deadline_s, tenant, version, parameters, outputs)
         address = self._address(reply_to)
-        self._require_open()
+        sender = self._open().sender
         id = new_id() if id is None else id
         try:
             value, now_ms = encode_call(call, id, inputs, self._encoding, address)
-            route = self._known_route(call) or await self._sender.route(call.model, call.lane)
-            await (await self._sender.publish(route, Outgoing(id.encode(), value, (), now_ms)))
+            route = sender.known_route(call.model, call.lane) or await sender.route(call.model, call.lane)
+            await (await sender.publish(route, Outgoing(id.encode(), value, (), now_ms)))
         except HeadraceError as err:
             err.id = id
             raise
@@ -232,33 +232,32 @@ class Client:
         if not 1 <= window <= self._max_pending:
             raise InvalidRequest(f"window {window} is not valid: give 1 to max_pending, which is {self._max_pending}")
 
-        async def open() -> Steps:
+        async def open_steps() -> Steps:
             route, reply_to = await self._prepare(call, deadline_s)
+            sender = self._open().sender
             return Steps(
-                self._require_open,
+                self._open,
                 lambda inputs, waiter: self._expect(call, new_id(), inputs, reply_to, waiter),
-                lambda sendings: self._sender.send_many(route, sendings),
+                lambda sending: sender.send_alone(route, sending),
+                lambda sendings: sender.send_together(route, sendings),
                 self._replies.forget,
             )
 
-        return Window(window, ordered=ordered).run(iterable, open)
+        return Window(window, ordered=ordered).run(iterable, open_steps)
 
     async def _prepare(self, call: Call, deadline_s: float) -> tuple[Route, ReplyTo]:
         """Route and return address: at hand in all but the first calls."""
-        self._require_open()
+        connection = self._open()
         reply_to = self._replies.address
-        route = self._known_route(call)
+        route = connection.sender.known_route(call.model, call.lane)
         if route is not None and reply_to is not None:
             return route, reply_to
         try:
             async with asyncio.timeout(deadline_s):
-                route = await self._sender.route(call.model, call.lane)
-                return route, await self._replies.start(self._admin)
+                route = await connection.sender.route(call.model, call.lane)
+                return route, await self._replies.start(connection.admin)
         except TimeoutError as err:
             raise DeadlineExceeded("the broker did not answer within the deadline") from err
-
-    def _known_route(self, call: Call) -> Route | None:
-        return self._sender.known_route(call.model, call.lane, asyncio.get_running_loop().time())
 
     def _expect(self, call: Call, id: str, inputs: Inputs, reply_to: ReplyTo, waiter: Waiter) -> Sending:
         value, now_ms = encode_call(call, id, inputs, self._encoding, reply_to)
@@ -273,25 +272,15 @@ class Client:
             raise InvalidRequest(f"reply_to {reply_to!r} is not allowed: use a topic under {self._topics.prefix}.")
         return address
 
-    def _require_open(self) -> None:
+    def _open(self) -> Connection:
         if self._closed:
             raise Cancelled("the client is closed")
-        if not self._started:
+        if self._connection is None:
             raise RuntimeError("the client is not started: use `async with`, or await start() first")
+        return self._connection
 
 
 def _required(deadline_s: float | None) -> float:
     if deadline_s is None:
         raise InvalidRequest("deadline_s is None: a reply that is waited for needs a deadline")
     return deadline_s
-
-
-def _broker_of(bootstrap_servers: str | Broker, client_id: str | None, options: KafkaOptions | None) -> Broker:
-    if not isinstance(bootstrap_servers, str):
-        if client_id is not None or options is not None:
-            raise ValueError("client_id and options belong to an address: a broker object has its own")
-        return bootstrap_servers
-    from .kafka import KafkaBroker, KafkaOptions  # here, since importing aiokafka takes a quarter of a second
-
-    chosen = KafkaOptions() if options is None else options
-    return KafkaBroker(bootstrap_servers, options=chosen)

@@ -131,7 +131,9 @@ class ModelDirectory:
         now_ms = int(time.time() * 1000) if now_ms is None else now_ms
         remembered = self._remembered.get(model)
         if remembered is None or now_ms > remembered.until_ms:
-            remembered = _Remembered(model_view(announced.values(), now_ms), _next_change_ms(announced.values(), now_ms))
+            remembered = _Remembered(
+                model_view(announced.values(), now_ms), _next_change_ms(announced.values(), now_ms)
+            )
             self._remembered[model] = remembered
         return remembered.view
 

@@ -18,15 +18,16 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from ._bytes_elements import Buffer as Buffer
+from ._bytes_elements import pack_bytes as pack_bytes
+from ._bytes_elements import unpack_bytes as unpack_bytes
 from .errors import InvalidRequest
 
 TENSOR_EXT = 1
 MAX_DIMENSIONS = 16
-_LENGTH = struct.Struct("<I")
 _HEADS = [struct.Struct(f"<BB{n}I") for n in range(MAX_DIMENSIONS + 1)]
 
 Array = NDArray[Any]
-Buffer = bytes | bytearray | memoryview
 
 
 class Datatype(StrEnum):
@@ -260,49 +261,3 @@ def check_size(datatype: Datatype, shape: tuple[int, ...], nbytes: int) -> None:
     elif elements * _ITEM_BYTES[datatype] != nbytes:
         need = elements * _ITEM_BYTES[datatype]
         raise InvalidRequest(f"a {datatype} tensor of shape {list(shape)} takes {need} bytes, not {nbytes}")
-
-
-def pack_bytes(elements: list[Any]) -> bytes:
-    """BYTES elements (bytes, or str as UTF-8), each behind its 4-byte little-endian length.
-
-    Raises:
-        InvalidRequest: an element is neither.
-    """
-    parts: list[Buffer] = []
-    for place, element in enumerate(elements):
-        if type(element) is not bytes:
-            element = _element_bytes(element, place)
-        parts += (_LENGTH.pack(len(element)), element)
-    return b"".join(parts)
-
-
-def _element_bytes(element: object, place: int) -> bytes:
-    if isinstance(element, str):
-        try:
-            return element.encode("utf-8", "surrogateescape")
-        except UnicodeEncodeError as err:
-            raise InvalidRequest(f"BYTES element {place} is text that UTF-8 cannot hold: {err}") from err
-    if not isinstance(element, bytes | bytearray | memoryview):
-        raise InvalidRequest(f"BYTES element {place} is {type(element).__name__}: give bytes or str")
-    return bytes(element)
-
-
-def unpack_bytes(data: Buffer, count: int) -> list[bytes]:
-    """The `count` elements of BYTES data.
-
-    Raises:
-        InvalidRequest: the lengths do not lead exactly to the end of the data.
-    """
-    elements: list[bytes] = []
-    at, end = 0, len(data)
-    for _ in range(count):
-        stop = at + 4
-        if stop <= end:
-            stop += _LENGTH.unpack_from(data, at)[0]
-        if stop > end:
-            raise InvalidRequest(f"BYTES data ends within element {len(elements)} of {count}")
-        elements.append(bytes(data[at + 4 : stop]))
-        at = stop
-    if at != end:
-        raise InvalidRequest(f"{end - at} bytes follow the last of {count} BYTES elements")
-    return elements

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from .errors import InvalidRequest
 
+
 class Lane(StrEnum):
     """How urgent a request is; each lane is a topic of its own."""
 
@@ -21,7 +22,7 @@ class Lane(StrEnum):
 MODEL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 PREFIX = re.compile(r"[A-Za-z0-9_-]{1,24}", re.ASCII)
 REQUEST_ID = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._:-]{1,128}", re.ASCII)  # "." and ".." are no names in stores
-_TOPIC = re.compile(r"(?!\.{1,2}(?::|\Z))[A-Za-z0-9._-]{1,249}", re.ASCII)
+_TOPIC = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,249}", re.ASCII)
 _NEVER_REPLIES = frozenset((*Lane, "retry", "dead"))
 
 
@@ -102,7 +103,7 @@ def check_id(id: object) -> str:
     return id
 
 
-def check_model_name(model: str) -> str:
+def check_model_name(model: object) -> str:
     """The name itself.
 
     Raises:

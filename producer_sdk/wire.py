@@ -17,18 +17,24 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from .errors import HeadraceError, InvalidRequest
+from ._limits import MAX_DEADLINE_MS as MAX_DEADLINE_MS
+from ._limits import MAX_NAME_CHARS as MAX_NAME_CHARS
+from ._limits import MAX_PARAMETERS as MAX_PARAMETERS
+from ._limits import MAX_TENANT_CHARS, MAX_VERSION_CHARS, check_parameters, read_text
+from ._limits import MAX_TENSORS as MAX_TENSORS
+from ._limits import Scalar as Scalar
+from ._limits import check_deadline_ms as check_deadline_ms
+from ._limits import read_output_names as read_output_names
+from ._msgpack_maps import read_inputs, read_parameters
+from .errors import HeadraceError, InferenceFailed, InvalidRequest
 from .tensors import Array, Tensor, read_tensor
 from .topics import ReplyTo, check_id, parse_reply_to
 
 WIRE_VERSION = 1
-MAX_TENSORS = 64
-MAX_PARAMETERS = 64
-MAX_NAME_CHARS = 256
-MAX_DEADLINE_MS = 253_402_300_800_000  # the year 10000
 
-Scalar = bool | int | float | str
 _NOTHING = Raw(b"\xc0")
+_UNREADABLE = (msgspec.MsgspecError, RecursionError, ValueError)
+_UNWRITABLE = (msgspec.MsgspecError, RecursionError, ValueError, TypeError, OverflowError)
 
 
 class Form(Enum):
@@ -135,18 +141,18 @@ class _ReplyEnvelope(Struct, array_like=True, frozen=True, gc=False):
 _encoder = msgspec.msgpack.Encoder()
 _requests = msgspec.msgpack.Decoder(_RequestEnvelope)
 _replies = msgspec.msgpack.Decoder(_ReplyEnvelope, ext_hook=read_tensor)
-_tensors = msgspec.msgpack.Decoder(dict[str, Any], ext_hook=read_tensor)
-_parameters = msgspec.msgpack.Decoder(dict[str, Scalar])
 
 
 def encode_request(request: Request) -> bytes:
     """The record value of a request, as MessagePack.
 
     Raises:
-        InvalidRequest: a tensor or parameter cannot be written (an integer beyond 64 bits).
+        InvalidRequest: a tensor or parameter cannot be written (a reserved name, an integer beyond 64 bits).
     """
     reply_to = None if request.reply_to is None else str(request.reply_to)
     inputs = {name: tensor.to_ext() for name, tensor in request.inputs.items()}
+    if request.parameters:
+        check_parameters(request.parameters)
     envelope = _RequestOut(
         WIRE_VERSION,
         request.id,
@@ -160,8 +166,8 @@ def encode_request(request: Request) -> bytes:
     )
     try:
         return _encoder.encode(envelope)
-    except (OverflowError, TypeError, msgspec.MsgspecError) as err:
-        raise InvalidRequest(f"the parameters cannot be written: {err}", id=request.id) from err
+    except _UNWRITABLE as err:
+        raise InvalidRequest(f"the request cannot be written: {err}", id=request.id) from err
 
 
 def decode_request(value: bytes, fallback_id: str) -> Request | Refused:
@@ -172,25 +178,25 @@ def decode_request(value: bytes, fallback_id: str) -> Request | Refused:
     """
     try:
         envelope = _requests.decode(value)
-    except (msgspec.MsgspecError, RecursionError, ValueError) as err:
+    except _UNREADABLE as err:
         raise Undecodable(f"the record is no request envelope: {err}", id=fallback_id) from err
     if envelope.wire != WIRE_VERSION:
         raise Undecodable(f"wire version {envelope.wire} is not known here: this reads {WIRE_VERSION}", id=fallback_id)
     id, reply_to = fallback_id, None
     try:
         if envelope.reply_to is not None:
-            reply_to = parse_reply_to(_text(envelope.reply_to, "reply_to", 280))
+            reply_to = parse_reply_to(read_text(envelope.reply_to, "reply_to", 280))
         if envelope.id is not None:
             id = check_id(envelope.id)
         return Request(
             id,
-            _read_inputs(envelope.inputs),
+            read_inputs(envelope.inputs),
             Form.MSGPACK,
             None if envelope.deadline_ms is None else check_deadline_ms(envelope.deadline_ms),
             reply_to,
-            None if envelope.tenant is None else _text(envelope.tenant, "tenant", 128),
-            None if envelope.version is None else _text(envelope.version, "version", 64),
-            _read_parameters(envelope.parameters),
+            None if envelope.tenant is None else read_text(envelope.tenant, "tenant", MAX_TENANT_CHARS),
+            None if envelope.version is None else read_text(envelope.version, "version", MAX_VERSION_CHARS),
+            read_parameters(envelope.parameters),
             None if envelope.outputs is None else read_output_names(envelope.outputs),
         )
     except InvalidRequest as err:
@@ -205,106 +211,59 @@ def encode_reply(
     outputs: Mapping[str, msgspec.msgpack.Ext],
     parameters: Mapping[str, Any] | Raw,
 ) -> bytes:
-    """The record value of a result; `outputs` come from `tensor_ext`, `parameters` may be written beforehand."""
-    return _encoder.encode((WIRE_VERSION, id, model, version, None, None, parameters, outputs))
+    """The record value of a result; `outputs` come from `tensor_ext`, `parameters` may be written beforehand.
+
+    Raises:
+        InferenceFailed: a name or parameter that the model gave cannot be written.
+    """
+    try:
+        return _encoder.encode((WIRE_VERSION, id, model, version, None, None, parameters, outputs))
+    except _UNWRITABLE as err:
+        raise InferenceFailed(f"the model's reply cannot be written: {err}", id=id) from err
 
 
 def encode_error(id: str, model: str, version: str, error: HeadraceError) -> bytes:
-    """The record value of an error reply."""
-    return _encoder.encode((WIRE_VERSION, id, model, version, error.code, error.message, {}, {}))
+    """The record value of an error reply; works for any text that an exception can hold."""
+    return _encoder.encode((WIRE_VERSION, id, model, version, error.code, sendable(error.message), {}, {}))
 
 
 def decode_reply(value: bytes) -> Reply | HeadraceError:
     """Read a MessagePack reply; an error reply comes back as the typed error, its id set.
+
+    A result whose outputs cannot be read here (BF16 without ml_dtypes) comes back as InvalidRequest, its id set.
 
     Raises:
         Undecodable: the value is no reply.
     """
     try:
         envelope = _replies.decode(value)
-        if envelope.code is not None:
-            error = HeadraceError.from_code(envelope.code, envelope.error or "", id=envelope.id)
-            error.parameters = envelope.parameters
-            return error
-        outputs = {name: tensor.to_array() for name, tensor in envelope.outputs.items()}
-    except (msgspec.MsgspecError, RecursionError, ValueError, AttributeError, InvalidRequest) as err:
+    except (*_UNREADABLE, InvalidRequest) as err:
         raise Undecodable(f"the record is no reply: {err}") from err
+    if envelope.wire != WIRE_VERSION:
+        raise Undecodable(f"wire version {envelope.wire} is not known here: this reads {WIRE_VERSION}", id=envelope.id)
+    if envelope.code is not None:
+        error = HeadraceError.from_code(envelope.code, envelope.error or "", id=envelope.id)
+        error.parameters = envelope.parameters
+        return error
+    try:
+        outputs = {name: read_output(name, tensor) for name, tensor in envelope.outputs.items()}
+    except InvalidRequest as err:
+        err.id = envelope.id
+        return err
     return Reply(envelope.id, envelope.model, envelope.version, outputs, envelope.parameters)
 
 
-def check_deadline_ms(value: object) -> int:
-    """The absolute deadline itself.
+def read_output(name: str, tensor: object) -> Array:
+    """The array of an output.
 
     Raises:
-        InvalidRequest: it is not a whole number of epoch milliseconds before the year 10000.
+        InvalidRequest: it is no tensor, its content is broken, or it is BF16 and ml_dtypes is missing.
     """
-    if type(value) is not int or not 0 <= value <= MAX_DEADLINE_MS:
-        raise InvalidRequest(f"deadline_ms {str(value)[:40]!r} is not valid: give whole epoch milliseconds")
-    return value
+    if type(tensor) is not Tensor:
+        raise InvalidRequest(f"output {name[:80]!r} is not a tensor (MessagePack ext type 1)")
+    return tensor.to_array()
 
 
-def read_output_names(value: object) -> tuple[str, ...]:
-    """Names of the outputs wanted.
-
-    Raises:
-        InvalidRequest: it is not a list of 1 to 64 different names.
-    """
-    if not isinstance(value, list) or not 0 < len(value) <= MAX_TENSORS:
-        raise InvalidRequest(f"outputs must be a list of 1 to {MAX_TENSORS} names")
-    names = tuple(_text(name, "output name", MAX_NAME_CHARS) for name in value)
-    if len(set(names)) < len(names):
-        raise InvalidRequest("outputs names one output twice")
-    return names
-
-
-def _text(value: object, what: str, most: int) -> str:
-    if not isinstance(value, str) or not 0 < len(value) <= most:
-        raise InvalidRequest(f"{what} {str(value)[:40]!r} is not valid: give text of 1 to {most} characters")
-    return value
-
-
-def _map_size(raw: memoryview) -> int:
-    """Number of pairs that a MessagePack map claims; -1 for anything but a map."""
-    first = raw[0]
-    if 0x80 <= first <= 0x8F:
-        return first & 0x0F
-    width = {0xDE: 2, 0xDF: 4}.get(first)
-    return -1 if width is None else int.from_bytes(raw[1 : 1 + width], "big")
-
-
-def _check_map(raw: memoryview, what: str, most: int) -> int:
-    size = _map_size(raw)
-    if size < 0:
-        raise InvalidRequest(f"{what} must be a map")
-    if size > most:
-        raise InvalidRequest(f"{what} holds {size} entries: at most {most}")
-    return size
-
-
-def _read_inputs(raw: Raw) -> dict[str, Tensor]:
-    view = memoryview(raw)
-    size = _check_map(view, "inputs", MAX_TENSORS)
-    try:
-        inputs = _tensors.decode(view)
-    except (msgspec.MsgspecError, RecursionError) as err:
-        raise InvalidRequest(f"the inputs cannot be read: {err}") from err
-    if len(inputs) < size:
-        raise InvalidRequest("the inputs name one tensor twice")
-    for name, tensor in inputs.items():
-        if type(tensor) is not Tensor:
-            raise InvalidRequest(f"input {name[:80]!r} is not a tensor (MessagePack ext type 1)")
-    return inputs
-
-
-def _read_parameters(raw: Raw) -> dict[str, Scalar]:
-    view = memoryview(raw)
-    if view[0] == 0xC0:
-        return {}
-    size = _check_map(view, "parameters", MAX_PARAMETERS)
-    try:
-        parameters = _parameters.decode(view)
-    except (msgspec.MsgspecError, RecursionError) as err:
-        raise InvalidRequest(f"parameters must be text, numbers or booleans by name: {err}") from err
-    if len(parameters) < size:
-        raise InvalidRequest("parameters name one key twice")
-    return parameters
+def sendable(text: str) -> str:
+    """The text, with "?" for lone surrogates, which no encoding carries."""
+    return text.encode("utf-8", "replace").decode()

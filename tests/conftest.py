@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import pytest
 
 from headrace.local_kafka import KAFKA_VERSION, LocalKafka, prepare
+from producer_sdk.kafka import KafkaBroker
 
 GIVEN_VARIABLE = "HEADRACE_TEST_BOOTSTRAP_SERVERS"
 BROKER_LINE = pytest.StashKey[str]()
@@ -33,6 +34,12 @@ def kafka(pytestconfig: pytest.Config) -> Iterator[LocalKafka | GivenKafka]:
     with LocalKafka() as broker:
         pytestconfig.stash[BROKER_LINE] = f"Apache Kafka {broker.version} at {broker.bootstrap_servers}"
         yield broker
+
+
+@pytest.fixture
+def kafka_broker(kafka: LocalKafka | GivenKafka) -> KafkaBroker:
+    """The shared Apache Kafka, for promises that make sense only there."""
+    return KafkaBroker(kafka.bootstrap_servers)
 
 
 @pytest.fixture

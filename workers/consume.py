@@ -41,7 +41,7 @@ class Intake:
         self._options = options
         self._consumer = self._new_member()
         self.ledgers: dict[TopicPartition, PartitionLedger] = {}
-        self.assigned_once = False
+        self.assignments = 0  # how often the group has given out partitions
 
     def _new_member(self) -> Consumer:
         return self._broker.member(self._group, frozenset(self._lanes), self, self._options)
@@ -94,7 +94,7 @@ class Intake:
 
     async def assigned(self, partitions: frozenset[TopicPartition]) -> None:
         self.ledgers |= {partition: PartitionLedger(partition) for partition in partitions}
-        self.assigned_once = True
+        self.assignments += 1
         _log.info("Model %s has %d partitions", self._model, len(self.ledgers), extra={"action": "assigned"})
 
     async def revoked(self, partitions: frozenset[TopicPartition]) -> None:

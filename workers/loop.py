@@ -60,7 +60,9 @@ class ModelLoop:
         self._running: dict[int, asyncio.Task[None]] = {}
         self.device = Device(lambda: make_runner(spec), settings.attempt_limit, spec.name, self._wake.set)
         self._scribe = Scribe(topics, spec.name, spec.version, settings.max_record_bytes)
-        self._replier = Replier(producer, Destinations(admin), self._scribe, self._published)
+        self._replier = Replier(
+            producer, Destinations(admin), self._scribe, published=self._published, rested=self._note_quiet
+        )
         self.intake = Intake(broker, topics, spec.name, settings.group_options(), self._settle, self._lost)
         self.metrics = ModelMetrics(
             spec.name,
@@ -102,7 +104,7 @@ class ModelLoop:
     def health(self) -> ModelHealth:
         device = self.device
         polled_at = self.polled_at if self._tasks else None
-        return ModelHealth(self.spec.name, device.ready, device.reason, self.intake.assigned_once, polled_at)
+        return ModelHealth(self.spec.name, device.ready, device.reason, self.intake.assignments > 0, polled_at)
 
     async def failed(self) -> BaseException:
         """Wait until one of the tasks dies; why it did."""
@@ -185,6 +187,7 @@ class ModelLoop:
         batch = self._backlog.take(self._rule.max_rows, self._rule.max_bytes)
         slot = next(slot for slot in range(self.device.slots) if slot not in self._running)
         self.metrics.batch_rows.add(batch.rows)
+        self.metrics.batches += 1
         self._running[slot] = asyncio.create_task(self._run(slot, batch), name=f"run {self.spec.name}")
         self._room.set()
 
@@ -219,7 +222,6 @@ class ModelLoop:
         self._finished.set()
         self._room.set()
         self._wake.set()
-        asyncio.get_running_loop().call_soon(self._note_quiet)
 
     async def _commit(self) -> None:
         """Commit what is finished, at most every `commit_interval_s`."""

@@ -56,6 +56,7 @@ class ModelMetrics:
         self.seconds = Distribution(SECONDS)
         self.batch_rows = Distribution(ROWS)
         self.run_seconds = Distribution(SECONDS)
+        self.batches = 0
 
 
 class WorkerMetrics:

@@ -36,6 +36,8 @@ class Destinations:
 class Replier:
     """Publishes the outcomes of one model. `put` hands over, `run` publishes; one event loop touches it.
 
+    `published` is called with outcomes as they are acknowledged, `rested` when a round of publishing is over.
+
     One round of publishing is under way at a time; what arrives meanwhile goes out in the next, so that a busy worker
     sends large batches and an idle one sends at once.
     """
@@ -45,12 +47,15 @@ class Replier:
         producer: Producer,
         destinations: Destinations,
         scribe: Scribe,
+        *,
         published: Callable[[Sequence[Outcome]], None],
+        rested: Callable[[], None],
     ) -> None:
         self._producer = producer
         self._destinations = destinations
         self._scribe = scribe
         self._published = published
+        self._rested = rested
         self._waiting: list[Outcome] = []
         self._waiting_bytes = 0
         self._under_way = 0
@@ -83,6 +88,7 @@ class Replier:
                 await asyncio.gather(*(self._publish(*where, group) for where, group in groups.items()))
             finally:
                 self._under_way = 0
+            self._rested()
 
     async def _by_partition(self, outcomes: Sequence[Outcome]) -> Mapping[tuple[str, int], list[Outcome]]:
         groups: defaultdict[tuple[str, int], list[Outcome]] = defaultdict(list)

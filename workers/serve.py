@@ -40,10 +40,10 @@ class Worker:
         self._settings = settings
         self._broker = broker
         self._topics = Topics(settings.prefix)
-        self._loops: list[ModelLoop] = []
+        self.loops: list[ModelLoop] = []
         self._metrics = WorkerMetrics()
-        self._health = Health(self._model_health, settings.max_poll_interval_s)
-        self._stop = StopRequest()
+        self.health = Health(self._model_health, settings.max_poll_interval_s)
+        self.stop = StopRequest()
 
     async def serve(self) -> Exit:
         """Serve until a signal.
@@ -55,7 +55,7 @@ class Worker:
         5. drain, commit, leave
         """
         async with AsyncExitStack() as stack:
-            stack.enter_context(stop_signals(self._stop))  # 1
+            stack.enter_context(stop_signals(self.stop))  # 1
             self._start_admin_port(stack)
             specs = self._find_models()  # 2
             producer = self._broker.producer()
@@ -65,27 +65,27 @@ class Worker:
             await producer.start()
             stack.push_async_callback(producer.stop, LEAVE_TIMEOUT_S)
             await self._create_topics(admin, specs)
-            self._loops = [ModelLoop(spec, self._settings, self._broker, producer, admin) for spec in specs]
-            self._metrics.models = [loop.metrics for loop in self._loops]
+            self.loops = [ModelLoop(spec, self._settings, self._broker, producer, admin) for spec in specs]
+            self._metrics.models = [loop.metrics for loop in self.loops]
             announcer = Announcer(
                 producer, self._topics.control, self._announcements, self._settings.announce_interval_s
             )
-            sides = [self._side(announcer.run(), "announce", stack), self._side(self._health.tick(), "tick", stack)]
+            sides = [self._side(announcer.run(), "announce", stack), self._side(self.health.tick(), "tick", stack)]
             try:
                 return await self._serve_until_told(announcer, sides)
             finally:
                 await asyncio.wait_for(announcer.leave(), LEAVE_TIMEOUT_S)
 
     async def _serve_until_told(self, announcer: Announcer, sides: Sequence[asyncio.Task[None]]) -> Exit:
-        loading: Future = asyncio.gather(*(self._load(loop, announcer) for loop in self._loops))
-        drain: Future = asyncio.create_task(self._stop.drain.wait(), name="wait for a signal")
+        loading: Future = asyncio.gather(*(self._load(loop, announcer) for loop in self.loops))
+        drain: Future = asyncio.create_task(self.stop.drain.wait(), name="wait for a signal")
         try:
             await asyncio.wait([loading, drain], return_when=asyncio.FIRST_COMPLETED)  # 3
             if loading.done():
                 loading.result()
-                self._health.started = True
+                self.health.started = True
             announcer.changed()
-            serving = [loop for loop in self._loops if loop.serving]
+            serving = [loop for loop in self.loops if loop.serving]
             deaths: list[Future] = [
                 asyncio.create_task(loop.failed(), name=f"watch {loop.spec.name}") for loop in serving
             ]
@@ -98,8 +98,8 @@ class Worker:
         finally:
             loading.cancel()
             drain.cancel()
-            self._health.stopping = True
-            await asyncio.gather(*(loop.stop() for loop in self._loops))
+            self.health.stopping = True
+            await asyncio.gather(*(loop.stop() for loop in self.loops))
 
     def _report_death(self, done: set[Future]) -> Exit:
         for task in done:
@@ -109,23 +109,23 @@ class Worker:
         return Exit.FAILED
 
     async def _drain(self) -> Exit:
-        self._health.stopping = True
+        self.health.stopping = True
         _log.info("Draining: no new work is taken", extra={"action": "drain"})
-        drains: Future = asyncio.gather(*(loop.drain(self._settings.drain_timeout_s) for loop in self._loops))
-        now: Future = asyncio.create_task(self._stop.now.wait(), name="wait for a second signal")
+        drains: Future = asyncio.gather(*(loop.drain(self._settings.drain_timeout_s) for loop in self.loops))
+        now: Future = asyncio.create_task(self.stop.now.wait(), name="wait for a second signal")
         await asyncio.wait([drains, now], return_when=asyncio.FIRST_COMPLETED)
         now.cancel()
         if drains.done() and all(drains.result()):
             _log.info("Drained: everything taken is answered", extra={"action": "drained"})
             return Exit.CLEAN
         drains.cancel()
-        blockers = "; ".join(filter(None, (loop.blockers() for loop in self._loops)))
+        blockers = "; ".join(filter(None, (loop.blockers() for loop in self.loops)))
         _log.error("Stopped before everything was finished: %s", blockers or "offsets are not committed",
                    extra={"action": "forced"})  # fmt: skip
         return Exit.FORCED
 
     def _start_admin_port(self, stack: AsyncExitStack) -> None:
-        settings, health = self._settings, self._health
+        settings, health = self._settings, self.health
         server = AdminServer(
             settings.admin_host, settings.admin_port, live=health.live, ready=health.ready, metrics=self._metrics.text
         )
@@ -187,11 +187,11 @@ class Worker:
                 max_record_bytes=settings.max_record_bytes,
                 now_ms=now_ms,
             )
-            for loop in self._loops
+            for loop in self.loops
         ]
 
     def _model_health(self) -> list[ModelHealth]:
-        return [loop.health() for loop in self._loops]
+        return [loop.health() for loop in self.loops]
 
     @staticmethod
     def _side(task: Coroutine[Any, Any, None], name: str, stack: AsyncExitStack) -> asyncio.Task[None]:

@@ -107,7 +107,7 @@ class WorkerSettings(KafkaSettings, frozen=True, kw_only=True):
     log_format: Annotated[Literal["text", "json"], Meta(description="Log lines for people or for machines.")] = "text"
 
     def __post_init__(self) -> None:
-        KafkaSettings.__post_init__(self)
+        super().__post_init__()
         heartbeat_s, rebalance_s = self.heartbeat_interval_s, self.rebalance_timeout_s
         if heartbeat_s is not None and heartbeat_s * HEARTBEATS_PER_SESSION > self.session_timeout_s:
             raise ValueError(

@@ -23,6 +23,8 @@ _LENGTH = struct.Struct("<I")
 SEQUENCE = struct.Struct("<Q")  # at the front of each output region: the run that the runner began last
 HEAD_BYTES = 64  # what lies in front of the outputs in their region
 ALIGNMENT = 64
+CONTEXT_LOST_EXIT = 70  # exit code of a runner whose device is lost to it
+REFUSED_EXIT = 71  # exit code of a runner that could not load its model
 
 
 def aligned(offset: int) -> int:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from producer_sdk.errors import PayloadTooLarge
-from producer_sdk.tensors import Datatype, Tensor
+from producer_sdk.tensors import Datatype, Tensor, item_bytes
 from producer_sdk.wire import Scalar
 
 from ..work import Batch
-from .engine import TensorSpec
-from .messages import Place, Run, aligned
+from .engine import Loaded, LoadFailed, TensorSpec
+from .messages import ALIGNMENT, Place, Run, aligned
 from .shm import Memory
 
 
@@ -77,6 +79,32 @@ def place(batch: Batch, specs: Sequence[TensorSpec], memory: Memory, max_bytes: 
     starts = range(rows + 1) if rows == len(works) else (0, *accumulate(records))
     parameters = tuple([work.request.parameters for work in works])
     return Placement(records, starts, tuple(placed), parameters if any(parameters) else ())
+
+
+def batch_bytes(specs: Sequence[TensorSpec], rows: int) -> int:
+    """Bytes of so many rows, each tensor aligned; what varies counts as nothing."""
+    return sum(aligned(_fixed_bytes(spec) * (rows if spec.batched else 1)) + ALIGNMENT for spec in specs)
+
+
+def fit_rows(loaded: Loaded, max_bytes: int) -> Loaded:
+    """The same with `max_batch_size` lowered to what `max_bytes` can hold.
+
+    Raises:
+        LoadFailed: not even one row fits.
+    """
+    inputs, rows = loaded.signature.inputs, loaded.max_batch_size
+    while rows > 1 and batch_bytes(inputs, rows) > max_bytes:
+        rows = max(1, min(rows - 1, rows * max_bytes // batch_bytes(inputs, rows)))
+    if batch_bytes(inputs, rows) > max_bytes:
+        raise LoadFailed(f"one row of inputs takes {batch_bytes(inputs, 1)} bytes: a batch holds at most {max_bytes}")
+    if rows == loaded.max_batch_size:
+        return loaded
+    warning = f"max_batch_size {loaded.max_batch_size} is lowered to {rows}: a batch holds at most {max_bytes} bytes"
+    return replace(loaded, max_batch_size=rows, warnings=(*loaded.warnings, warning))
+
+
+def _fixed_bytes(spec: TensorSpec) -> int:
+    return 0 if -1 in spec.shape else math.prod(spec.shape) * item_bytes(spec.datatype)
 
 
 def _lay_out(spec: TensorSpec, tensors: Sequence[Tensor], rows: int, offset: int) -> _Placed:

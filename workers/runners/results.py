@@ -17,6 +17,16 @@ from .faults import mishap_of
 from .messages import Mishap
 
 Arrays = tuple[Array, ...]
+# By kind of dtype: kinds of Python numbers that become it without loss of meaning. V is bfloat16.
+_TAKES = {"f": "fiu", "V": "fiu", "i": "iu", "u": "iu"}
+
+
+class _BadRow(Exception):
+    """The model's own word that a row failed."""
+
+    def __init__(self, mishap: Mishap) -> None:
+        super().__init__(mishap.message)
+        self.mishap = mishap
 
 
 class Stack(Struct, frozen=True):
@@ -101,14 +111,18 @@ class Results:
             try:
                 read.append(self._read_item(item))
                 self._check_alike(read[0], read[-1], row)
-            except Exception as err:  # the border to model code: the exception is its word on this row
+            except _BadRow as bad:
+                mishap = bad.mishap
+            except InferenceFailed as err:
                 mishap = mishap_of(err)
-                return mishap if len(items) == 1 else Mishap(mishap.code, f"row {row}: {mishap.message}")
+            else:
+                continue
+            return mishap if len(items) == 1 else Mishap(mishap.code, f"row {row}: {mishap.message}")
         return read
 
     def _read_item(self, item: RowItem) -> Arrays:
         if isinstance(item, Exception):
-            raise item
+            raise _BadRow(mishap_of(item))
         if not isinstance(item, Mapping):
             raise InferenceFailed(f"the model gave {_a(item)} for a row: a dict of arrays or an exception is expected")
         return self._read(item, None)
@@ -151,19 +165,15 @@ def _to_array(spec: TensorSpec, dtype: np.dtype[Any], value: object) -> Array:
         if spec.datatype is Datatype.BYTES:
             return _to_bytes_array(value)
         array = np.asarray(value)
-        if array.dtype != dtype and isinstance(value, int | float | list | tuple):
-            if array.dtype.kind in {"f": "f", "i": "iu", "u": "iu"}.get(dtype.kind, "") + _also(dtype):
-                return np.asarray(value, dtype=dtype)
+        is_plain = isinstance(value, int | float | list | tuple)
+        if is_plain and array.dtype != dtype and array.dtype.kind in _TAKES.get(dtype.kind, ""):
+            return np.asarray(value, dtype=dtype)
         given = datatype_of(array.dtype)
     except (ValueError, TypeError, OverflowError, RuntimeError, InvalidRequest) as err:
         raise InferenceFailed(f"output {spec.name!r} is no array that can be sent: {err}") from err
     if given is not spec.datatype:
         raise InferenceFailed(f"output {spec.name!r} is {given}, but {spec.datatype} is declared")
     return array
-
-
-def _also(dtype: np.dtype[Any]) -> str:
-    return "iu" if dtype.kind in "fV" else ""
 
 
 def _to_bytes_array(value: object) -> Array:

@@ -6,6 +6,7 @@ Runs wherever the model does: in the runner process, or in the thread of an inli
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Mapping, Sequence
 from itertools import chain, repeat
@@ -65,7 +66,7 @@ class Session:
         for (spec, dtype), place in zip(self._inputs, places, strict=True):
             data = memory[place.offset : place.offset + place.nbytes]
             if spec.datatype is Datatype.BYTES:
-                array: Array = np.empty(int(np.prod(place.shape)), dtype=object)
+                array: Array = np.empty(math.prod(place.shape), dtype=object)
                 array[:] = unpack_bytes(data, len(array))
             else:
                 array = np.frombuffer(data.toreadonly(), dtype)
@@ -95,7 +96,7 @@ class Session:
 class _Output:
     """One output on its way into memory."""
 
-    __slots__ = ("_array", "_index", "_offset", "_row_ends", "_shape", "end")
+    __slots__ = ("_array", "_dtype", "_index", "_offset", "_row_ends", "_shape", "end")
 
     def __init__(self, index: int, spec: TensorSpec, array: Array, offset: int) -> None:
         self._index = index
@@ -103,6 +104,7 @@ class _Output:
         self._shape = array.shape[1:] if spec.batched else array.shape
         self._row_ends: tuple[int, ...] = ()
         self._array: Array | bytes = array
+        self._dtype = numpy_dtype(spec.datatype)
         nbytes = array.nbytes
         if spec.datatype is Datatype.BYTES:
             self._array, self._row_ends = _pack(spec, array)
@@ -114,8 +116,7 @@ class _Output:
         if isinstance(array, bytes):
             view[offset : self.end] = array
         elif array.size:
-            little = array.dtype.newbyteorder("<")
-            np.frombuffer(view, little, array.size, offset).reshape(array.shape)[...] = array
+            np.frombuffer(view, self._dtype, array.size, offset).reshape(array.shape)[...] = array
         return Written(self._index, Place(offset, self.end - offset, self._shape), self._row_ends)
 
 
@@ -124,7 +125,7 @@ def _pack(spec: TensorSpec, array: Array) -> tuple[bytes, tuple[int, ...]]:
     try:
         if not spec.batched:
             return pack_bytes(array.reshape(-1).tolist()), ()
-        rows = [pack_bytes(row.reshape(-1).tolist()) for row in array.reshape(len(array), -1)]
+        rows = [pack_bytes(row.reshape(-1).tolist()) for row in array.reshape(len(array), math.prod(array.shape[1:]))]
     except InvalidRequest as err:
         raise InferenceFailed(f"output {spec.name!r}: {err.message}") from err
     ends = np.cumsum([len(row) for row in rows]).tolist()

@@ -1,0 +1,55 @@
+# Every verb sets up what it needs in .venv; a machine needs only make and Python 3.11 or newer.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+RUN_EXTRAS := worker,onnx,gateway,dev
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test lint check bench clean
+
+help:
+	@echo "make demo     real models on a local Kafka, asked through the SDK and over HTTP"
+	@echo "make test     all tests, on a real Apache Kafka, with coverage"
+	@echo "make check    lint, types, generated files, sizes"
+	@echo "make lint     ruff alone"
+	@echo "make bench    the benchmark of the worker"
+	@echo "make install  .venv with everything for working on headrace"
+	@echo "make clean    remove .venv and all that was built"
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "headrace needs Python 3.11 or newer: make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+# The demo installs what a user installs, the other verbs add the tools.
+$(VENV)/.run: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) --editable '.[$(RUN_EXTRAS)]'
+	@touch $@
+
+$(VENV)/.test: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) --editable '.[$(RUN_EXTRAS),test]'
+	@touch $@ $(VENV)/.run
+
+install: $(VENV)/.test
+
+demo: $(VENV)/.run
+	$(BIN)/python -m headrace.demo
+
+test: $(VENV)/.test
+	$(BIN)/python -m pytest --cov --cov-report=term
+
+lint: $(VENV)/.test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+check: lint
+	$(BIN)/mypy
+	$(BIN)/python -m pytest --quiet --no-header tests/unit/test_house_style.py tests/unit/test_settings.py
+
+bench: $(VENV)/.test
+	$(BIN)/python benchmarks/worker.py
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

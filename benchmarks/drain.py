@@ -1,0 +1,72 @@
+"""One drain of a full topic: replies counted and CPU read every 50 ms, and what follows from the samples."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from benchmarks.cluster import Cluster
+from benchmarks.programs import ProgramError, Served
+
+SAMPLE_S = 0.05
+STALL_LIMIT_S = 30.0
+LEAST_SAMPLES = 4
+# Several workers do not run dry at the same moment; the last one alone says nothing about all of them.
+SHARE_OF_SEVERAL = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Replies so far and CPU seconds so far, at a moment in seconds."""
+
+    at_s: float
+    replies: int
+    cpu_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """What the samples amount to: replies per second, and CPU microseconds per reply of all programs together."""
+
+    per_s: float
+    cpu_us: float
+    replies: int
+
+
+class TooShort(Exception):
+    """Too few samples lie between the first reply and the last."""
+
+
+def measure(samples: Sequence[Sample], total: int, share: float = 1.0) -> Drain:
+    """From the first sample that sees a reply to the last at which replies were still missing.
+
+    Both ends are moments at which time, replies and CPU were read together, so the sampling interval adds no error.
+    `share` below 1 ends it at that share of `total` instead. Raises TooShort.
+    """
+    inside = [sample for sample in samples if 0 < sample.replies < total * share]
+    if len(inside) < LEAST_SAMPLES or inside[0].replies == inside[-1].replies:
+        raise TooShort(f"{len(inside)} samples of {SAMPLE_S} s saw the drain of {total}: give more --requests.")
+    first, last = inside[0], inside[-1]
+    replies = last.replies - first.replies
+    return Drain(replies / (last.at_s - first.at_s), (last.cpu_s - first.cpu_s) * 1e6 / replies, replies)
+
+
+async def watch(cluster: Cluster, programs: Sequence[Served], replies_topic: str, first: int, total: int) -> Drain:
+    """Watch running programs answer `total` requests, counted by the end offset of the reply partition from `first`.
+
+    Raises ProgramError when no reply comes for 30 s, TooShort.
+    """
+    samples: list[Sample] = []
+    count, moved_at = 0, time.perf_counter()
+    while count < total:
+        count = await cluster.end(replies_topic) - first
+        now = time.perf_counter()
+        if not samples or count > samples[-1].replies:
+            moved_at = now
+        samples.append(Sample(now, count, sum(program.cpu_s() for program in programs)))
+        if now - moved_at > STALL_LIMIT_S:
+            raise ProgramError(f"No reply for {STALL_LIMIT_S:.0f} s; {count} of {total} had come.")
+        await asyncio.sleep(SAMPLE_S)
+    return measure(samples, total, 1.0 if len(programs) == 1 else SHARE_OF_SEVERAL)

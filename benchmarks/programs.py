@@ -1,0 +1,162 @@
+"""The measured programs as child processes: started, heard when ready, their CPU time read, stopped by TERM."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import urllib.request
+from pathlib import Path
+from urllib.error import URLError
+
+import psutil
+
+from benchmarks.cluster import REQUEST_PARTITIONS
+from headrace import bound_exec
+from headrace.bound_process import KERNEL_CAN
+from headrace.free_ports import free_port
+
+ROOT = Path(__file__).resolve().parents[1]
+START_LIMIT_S = 120.0
+STOP_LIMIT_S = 30.0
+LOOK_AGAIN_S = 0.05
+
+
+class ProgramError(Exception):
+    """A measured program did not do what it should."""
+
+
+class Program:
+    """One run of `python -m MODULE ARGUMENTS`, which ends with this process. Belongs to one event loop."""
+
+    def __init__(self, module: str, *arguments: str) -> None:
+        self._command = [sys.executable, "-P", "-m", module, *arguments]
+        self._process: asyncio.subprocess.Process | None = None
+        self._tree: list[psutil.Process] = []
+
+    async def start(self) -> None:
+        """Start it; its stderr goes to ours."""
+        way = "kernel" if KERNEL_CAN else "pipe"
+        self._process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-I", "-S", bound_exec.__file__, way, str(os.getpid())),
+            *self._command,
+            stdin=asyncio.subprocess.DEVNULL if KERNEL_CAN else asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            env=_environment(),
+            start_new_session=True,
+        )
+
+    async def line(self) -> str:
+        """The next line that it writes to its stdout. Raises ProgramError when none comes."""
+        stream = self.process.stdout
+        assert stream is not None
+        try:
+            line = await asyncio.wait_for(stream.readline(), START_LIMIT_S)
+        except TimeoutError as err:
+            raise ProgramError(f"{self} said nothing for {START_LIMIT_S:.0f} s.") from err
+        if not line:
+            raise ProgramError(f"{self} ended with exit code {await self.process.wait()} before it said anything.")
+        return line.decode().strip()
+
+    @property
+    def process(self) -> asyncio.subprocess.Process:
+        assert self._process is not None, "start() comes first"
+        return self._process
+
+    def cpu_s(self) -> float:
+        """User and system CPU seconds so far of it and all its children.
+
+        The tree is looked up once: doing so takes milliseconds, which a sample every 50 ms cannot spare.
+        """
+        if not self._tree:
+            own = psutil.Process(self.process.pid)
+            self._tree = [own, *own.children(recursive=True)]
+        try:
+            times = [process.cpu_times() for process in self._tree]
+        except psutil.NoSuchProcess as err:
+            raise ProgramError(f"Process {err.pid} of {self} ended while it was measured.") from err
+        return float(sum(each.user + each.system for each in times))
+
+    async def stop(self) -> None:
+        """End it by TERM, after 30 s by KILL. Raises ProgramError when it did not end in order."""
+        if self._process is None:
+            return
+        if self._process.returncode is None:
+            self._process.send_signal(signal.SIGTERM)
+        try:
+            code = await asyncio.wait_for(self._process.wait(), STOP_LIMIT_S)
+        except TimeoutError as err:
+            self.kill()
+            raise ProgramError(f"{self} did not end within {STOP_LIMIT_S:.0f} s of TERM.") from err
+        if code != 0:
+            raise ProgramError(f"{self} ended with exit code {code}.")
+
+    def kill(self) -> None:
+        """End it now, if it runs."""
+        if self._process is not None and self._process.returncode is None:
+            self._process.kill()
+
+    def __str__(self) -> str:
+        return " ".join(self._command[2:5])
+
+
+class Served(Program):
+    """A program that answers requests until it is stopped."""
+
+    async def ready(self) -> None:
+        """Wait until it serves. Raises ProgramError."""
+        await self.line()
+
+    async def finish(self) -> float:
+        """Stop it; the mean rows of its batches. Raises ProgramError."""
+        await self.stop()
+        rows, batches = map(int, (await self.line()).split())
+        return rows / batches
+
+
+class HeadraceWorker(Served):
+    """`headrace worker` as users start it, for one model, in the default isolation."""
+
+    def __init__(self, servers: str, models: Path, model: str, prefix: str) -> None:
+        self._admin_port = free_port()
+        self._model = model
+        super().__init__(
+            *("headrace", "worker", "--bootstrap-servers", servers, "--prefix", prefix),
+            *("--models", str(models), "--model", model, "--partitions", str(REQUEST_PARTITIONS)),
+            *("--admin-host", "127.0.0.1", "--admin-port", str(self._admin_port)),
+            *("--endpoint-lag-s", "0", "--log-level", "warning"),
+        )
+
+    async def ready(self) -> None:
+        """Wait until the model is loaded and partitions are assigned. Raises ProgramError."""
+        for _ in range(int(START_LIMIT_S / LOOK_AGAIN_S)):
+            if self.process.returncode is not None:
+                raise ProgramError(f"{self} ended with exit code {self.process.returncode} before it was ready.")
+            if await asyncio.to_thread(self._page, "readyz") is not None:
+                return
+            await asyncio.sleep(LOOK_AGAIN_S)
+        raise ProgramError(f"{self} was not ready after {START_LIMIT_S:.0f} s.")
+
+    async def finish(self) -> float:
+        page = await asyncio.to_thread(self._page, "metrics") or ""
+        await self.stop()
+        values = dict(line.rsplit(" ", 1) for line in page.splitlines() if not line.startswith("#"))
+        label = f'{{model="{self._model}"}}'
+        batches = float(values[f"headrace_batch_rows_count{label}"])
+        return float(values[f"headrace_batch_rows_sum{label}"]) / batches
+
+    def _page(self, name: str) -> str | None:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self._admin_port}/{name}", timeout=5.0) as answer:
+                text: str = answer.read().decode()
+                return text
+        except (URLError, OSError):
+            return None
+
+
+def _environment() -> dict[str, str]:
+    """Ours, without settings of headrace: a benchmark measures the defaults."""
+    foreign = [name for name in os.environ if name.startswith("HEADRACE_") and name != "HEADRACE_CACHE_DIR"]
+    kept = {name: value for name, value in os.environ.items() if name not in foreign}
+    return kept | {"PYTHONPATH": str(ROOT)}

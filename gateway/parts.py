@@ -1,0 +1,82 @@
+"""Everything the gateway holds open, started and closed in order; the HTTP server is not among it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from importlib.metadata import PackageNotFoundError, version
+
+from producer_sdk import Client
+from producer_sdk.broker import Broker
+from producer_sdk.directory import ModelDirectory
+from producer_sdk.topics import Topics
+
+from .admit import Admission
+from .app import App, endpoints
+from .health import Health
+from .infer import Inference
+from .metadata import StatusPages
+from .metrics import GatewayMetrics
+from .models import Models, TopicNames
+from .oip import OipSurface
+from .settings import GatewaySettings
+from .v1 import V1Surface
+
+
+class Parts:
+    """What the admin port may look at while the rest starts, stops or is stuck.
+
+    Attributes:
+        health: what the probes tell.
+        admission: what is in flight.
+        metrics: what was counted.
+    """
+
+    def __init__(self, settings: GatewaySettings) -> None:
+        self.settings = settings
+        self.health = Health()
+        self.admission = Admission(
+            max_inflight=settings.max_inflight,
+            max_inflight_per_model=settings.max_inflight_per_model,
+            max_body_bytes_held=settings.max_body_bytes_held,
+        )
+        self.metrics = GatewayMetrics(lambda: self.admission.inflight)
+
+    @asynccontextmanager
+    async def open(self, broker: Broker) -> AsyncIterator[App]:
+        """The application, once announcements are read and Kafka takes requests.
+
+        Raises:
+            BrokerError: Kafka did not answer.
+        """
+        topics = Topics(self.settings.prefix)
+        directory = ModelDirectory(broker, topics)
+        topic_names = TopicNames(broker)
+        client = Client(broker, prefix=self.settings.prefix, max_pending=self.settings.max_inflight)
+        async with AsyncExitStack() as opened:
+            opened.push_async_callback(directory.close)
+            await directory.start()
+            opened.push_async_callback(topic_names.stop)
+            await topic_names.start()
+            opened.push_async_callback(client.close)
+            await client.start()
+            self.health.checks = (lambda: _lost_directory(directory),)
+            yield self._app(client, Models(directory, topic_names, topics, self.settings.v1_model))
+
+    def _app(self, client: Client, models: Models) -> App:
+        inference = Inference(client, models, self.admission, self.settings)
+        pages = StatusPages(models, self.health, own_version())
+        return App(endpoints(pages, inference, OipSurface(), V1Surface(models)), self.admission, self.metrics)
+
+
+def own_version() -> str:
+    """The version of the installed distribution; empty when run from a bare checkout."""
+    try:
+        return version("headrace")
+    except PackageNotFoundError:
+        return ""
+
+
+def _lost_directory(directory: ModelDirectory) -> str | None:
+    failed = directory.failed
+    return None if failed is None else f"the announcements cannot be read: {failed.message}"

@@ -1,0 +1,128 @@
+"""`headrace dev`."""
+
+import asyncio
+import json
+import shlex
+import sys
+import tempfile
+from pathlib import Path
+
+from headrace.cli import Json, plain_app
+from headrace.dev_models import EXAMPLE_MODELS, Chosen, choose_models, choose_names
+from headrace.dev_settings import DevSettings
+from headrace.dev_stack import DevStack, Ports, Ready
+from headrace.failure import UsageError
+from headrace.flags import verb
+from headrace.free_ports import free_port, is_free
+from headrace.sample_request import SampleRequest
+from headrace.stop_signals import stop_event
+
+app = plain_app()
+EPILOG = """\
+\b
+Serve the models of a folder:
+  headrace dev --models ./models
+For a program that starts it, one line of JSON when it is ready:
+  headrace dev --port 0 --json
+"""
+FORCED = 3
+USUAL_GATEWAY, USUAL_GATEWAY_ADMIN, USUAL_WORKER_ADMIN = 8000, 8002, 9400
+SAMPLES = 3
+# What Kafka's client says of a broker whose group coordinator is still being made: it asks again and is answered.
+BORN_YESTERDAY = "GroupCoordinatorNotAvailableError"
+
+
+@verb(app, DevSettings, epilog=EPILOG)
+def dev(settings: DevSettings, as_json: Json = False) -> int:
+    """Start Kafka, a worker and a gateway on this machine; print how to ask; stop everything on Ctrl-C."""
+    models = choose_models(settings.models)
+    chosen = choose_names(models, settings.model)
+    ports = choose_ports(settings.port)
+    if models == EXAMPLE_MODELS:
+        _say("Serving the built-in example models; name your own by --models DIR.")
+    with tempfile.TemporaryDirectory(prefix="headrace-dev-") as samples:
+        printer = Printer(settings.prefix, Path(samples), as_json)
+        return asyncio.run(_run(models, chosen, ports, printer))
+
+
+async def _run(models: Path, chosen: Chosen, ports: Ports, printer: "Printer") -> int:
+    stack = DevStack(models, chosen, printer.prefix, ports, _say, _hear)
+    with stop_event(stack.kill) as stop:
+        serving = asyncio.create_task(stack.serve(printer.show), name="dev-serve")
+        stopping = asyncio.create_task(stop.wait(), name="dev-stop")
+        try:
+            _say("Starting Kafka, a worker and a gateway ...")
+            await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            failed = serving.done()
+            serving.cancel()
+            stopping.cancel()
+            await asyncio.gather(serving, stopping, return_exceptions=True)
+            _say("Stopping everything ...")
+            in_order = await stack.down()
+        if failed:
+            serving.result()
+    if not in_order:
+        _say("Some of it did not stop in time, or was told to stop at once, and was killed.")
+    return 0 if in_order else FORCED
+
+
+def choose_ports(gateway: int | None) -> Ports:
+    """The usual ports where they are free. `gateway`: None is the usual one or a free one, 0 a free one.
+
+    Raises:
+        UsageError: the gateway's port was named and is taken.
+    """
+    if gateway and not is_free(gateway):
+        raise UsageError(f"Port {gateway} is in use by another program: name another one by --port, or 0 for any.")
+    named = free_port() if gateway == 0 else gateway or _usual_or_free(USUAL_GATEWAY)
+    return Ports(named, _usual_or_free(USUAL_GATEWAY_ADMIN, named), _usual_or_free(USUAL_WORKER_ADMIN, named))
+
+
+def _usual_or_free(usual: int, not_this: int | None = None) -> int:
+    return usual if usual != not_this and is_free(usual) else free_port()
+
+
+def _say(sentence: str) -> None:
+    print(sentence, file=sys.stderr, flush=True)
+
+
+def _hear(child: str, line: str) -> None:
+    if BORN_YESTERDAY not in line:
+        print(f"{child}: {line}", file=sys.stderr, flush=True)
+
+
+class Printer:
+    """Shows a stack that is ready, for people or as a line of JSON."""
+
+    def __init__(self, prefix: str, samples: Path, as_json: bool) -> None:
+        self.prefix = prefix
+        self._samples = samples
+        self._as_json = as_json
+
+    def show(self, ready: Ready) -> None:
+        if self._as_json:
+            print(json.dumps(self._document(ready)), flush=True)
+            return
+        print(f"Kafka      {ready.bootstrap_servers}")
+        print(f"gateway    {ready.gateway}")
+        print(f"metrics    {ready.gateway_admin}/metrics (gateway), {ready.worker_admin}/metrics (worker)")
+        for view in ready.served:
+            print(f"model      {view.name}, version {', '.join(view.versions)}: ready")
+        for name, reason in ready.failed.items():
+            print(f"model      {name}: NOT served: {reason}")
+        for view in ready.served[:SAMPLES]:
+            sample = SampleRequest(view.newest, self._samples)
+            print(f"\nAsk {view.name}:\n  {sample.curl(ready.gateway)}")
+            print(f"  {sample.python(shlex.quote(sys.executable), ready.bootstrap_servers, self.prefix)}")
+        print("\nCtrl-C stops everything.", flush=True)
+
+    def _document(self, ready: Ready) -> dict[str, object]:
+        return {
+            "bootstrap_servers": ready.bootstrap_servers,
+            "gateway": ready.gateway,
+            "gateway_admin": ready.gateway_admin,
+            "worker_admin": ready.worker_admin,
+            "models": [view.name for view in ready.served],
+            "failed": ready.failed,
+        }

@@ -1,0 +1,156 @@
+"""The objects of Open Inference Protocol JSON and how they are read: one pass for the objects, one for tensor data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+
+from ._json_keys import check_keys
+from ._json_tensors import BASE64, read_data
+from ._limits import MAX_NAME_CHARS, MAX_TENSORS, Scalar, read_output_names
+from .errors import InvalidRequest
+from .tensors import MAX_DIMENSIONS, Datatype, Tensor
+from .topics import check_id, shown
+from .wire import Undecodable
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_ABSENT = Raw(b"")
+_NOT_TAKEN = ("binary_data_size", "shared_memory_region", "classification")
+
+Name = Annotated[str, Meta(min_length=1, max_length=MAX_NAME_CHARS)]
+Dimension = Annotated[int, Meta(ge=0, lt=2**32)]
+Shape = Annotated[tuple[Dimension, ...], Meta(max_length=MAX_DIMENSIONS)]
+
+
+class TensorBody(Struct, frozen=True, gc=False):
+    """An item of `inputs` or `outputs`."""
+
+    name: Name
+    datatype: Datatype
+    shape: Shape
+    parameters: dict[str, Any] | UnsetType | None = UNSET
+    data: Raw = _ABSENT
+
+    def keys(self) -> int:
+        return 3 + _map_keys(self.parameters) + (self.data is not _ABSENT)
+
+
+class WantedOutput(Struct, frozen=True, gc=False):
+    """An item of a request's `outputs`."""
+
+    name: Name
+    parameters: dict[str, Any] | UnsetType | None = UNSET
+
+    def keys(self) -> int:
+        return 1 + _map_keys(self.parameters)
+
+
+class RequestBody(Struct, frozen=True, gc=False):
+    """A body of a request."""
+
+    inputs: Annotated[list[TensorBody], Meta(max_length=MAX_TENSORS)]
+    id: str | UnsetType | None = UNSET
+    parameters: dict[str, Scalar] | UnsetType | None = UNSET
+    outputs: list[WantedOutput] | UnsetType | None = UNSET
+
+    def keys(self) -> int:
+        own = 1 + (self.id is not UNSET) + _map_keys(self.parameters) + (self.outputs is not UNSET)
+        return own + sum(item.keys() for item in self.inputs) + sum(item.keys() for item in self.outputs or ())
+
+
+class ReplyBody(Struct, frozen=True, gc=False):
+    """A body of a reply: `outputs`, or `error` and `code`."""
+
+    id: str | None = None
+    model_name: str = ""
+    model_version: str = ""
+    parameters: dict[str, Any] | None = None
+    outputs: list[TensorBody] | None = None
+    error: str | None = None
+    code: str = "INTERNAL"
+
+
+class InferBody(Struct, frozen=True):
+    """A request body as read.
+
+    Attributes:
+        id: None where it has none.
+        inputs: tensors by name.
+        parameters: all of them, `reply_to`, `deadline_s`, `tenant` and `version` among them (`read_options`).
+        outputs: names of the outputs wanted; None means all.
+    """
+
+    id: str | None
+    inputs: dict[str, Tensor]
+    parameters: dict[str, Scalar]
+    outputs: tuple[str, ...] | None
+
+
+_requests = msgspec.json.Decoder(RequestBody)
+
+
+def read_infer_body(body: bytes) -> InferBody:
+    """Read the body of an infer request, without looking into the meaning of its parameters.
+
+    Raises:
+        Undecodable: it is no JSON.
+        InvalidRequest: naming the field at fault.
+    """
+    body = body.removeprefix(_BYTE_ORDER_MARK)
+    try:
+        if not body.isascii():
+            body.decode()
+        parsed = _requests.decode(body)
+    except msgspec.ValidationError as err:
+        raise InvalidRequest(f"the request is not valid: {err}") from err
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as err:
+        raise Undecodable(f"the request is no JSON: {err}") from err
+    check_keys(body, parsed.keys())
+    parameters = parsed.parameters or {}
+    for wanted in parsed.outputs or ():
+        _refuse_extensions(f"output {shown(wanted.name)}", wanted.parameters or {})
+    return InferBody(
+        check_id(parsed.id) if parsed.id else None,
+        read_tensors("input", parsed.inputs),
+        parameters,
+        read_output_names([wanted.name for wanted in parsed.outputs]) if parsed.outputs else None,
+    )
+
+
+def read_tensors(what: str, bodies: Sequence[TensorBody]) -> dict[str, Tensor]:
+    """The tensors by name.
+
+    Raises:
+        InvalidRequest: naming the tensor at fault.
+    """
+    tensors: dict[str, Tensor] = {}
+    for body in bodies:
+        try:
+            tensors[body.name] = _read_tensor(body)
+        except InvalidRequest as err:
+            raise InvalidRequest(f"{what} {shown(body.name)}: {err.message}") from err
+    if len(tensors) < len(bodies):
+        raise InvalidRequest(f"the {what}s name one tensor twice")
+    return tensors
+
+
+def _read_tensor(body: TensorBody) -> Tensor:
+    parameters = body.parameters or {}
+    _refuse_extensions("it", parameters)
+    if body.data is _ABSENT:
+        raise InvalidRequest("it has no data")
+    return read_data(body.datatype, body.shape, body.data, parameters.get("content_type") == BASE64)
+
+
+def _refuse_extensions(what: str, parameters: dict[str, Any]) -> None:
+    for name in _NOT_TAKEN if parameters else ():
+        if parameters.get(name) not in (None, False):
+            raise InvalidRequest(f"{what} asks for {name}, which is not taken: send and expect plain JSON tensors")
+
+
+def _map_keys(parameters: dict[str, Any] | UnsetType | None) -> int:
+    """Keys of an optional object and the key that it stands under."""
+    return 0 if parameters is UNSET else 1 + len(parameters or ())

@@ -1,0 +1,99 @@
+"""Topics and committed offsets of a Kafka cluster, each wait bounded."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.errors import KafkaError, NoError, TopicAlreadyExistsError, for_code
+
+from ._kafka_offsets import fetch_request, read_fetched
+from ._kafka_options import KafkaOptions
+from ._kafka_session import KAFKA_FAULTS
+from .broker import BrokerError, Committed, Topic, TopicPartition
+
+_LOOK_AGAIN_S = 0.05
+T = TypeVar("T")
+
+
+class KafkaAdmin:
+    """Implements `broker.Admin`. One event loop; any task."""
+
+    def __init__(self, bootstrap_servers: str, options: KafkaOptions) -> None:
+        self._name = bootstrap_servers
+        self._options = options
+        self._client: Any = None
+
+    async def start(self) -> None:
+        self._client = AIOKafkaAdminClient(**self._options.connection(self._name))
+        try:
+            await self._in_time("be reached", self._client.start)
+        except BrokerError:
+            await self.stop()
+            raise
+
+    async def topics(self) -> Mapping[str, int]:
+        cluster = await self._in_time("list its topics", self._client._client.fetch_all_metadata)
+        return {topic: len(cluster.partitions_for_topic(topic)) for topic in cluster.topics()}
+
+    async def create_topics(self, topics: Sequence[Topic]) -> frozenset[str]:
+        present = await self.topics()
+        missing = [_new_topic(topic) for topic in topics if topic.name not in present]
+        if not missing:
+            return frozenset()
+        response = await self._in_time("create topics", lambda: self._client.create_topics(missing))
+        created, faults = set(), []
+        for name, code, message in response.topic_errors:
+            error = for_code(code)
+            if error is NoError:
+                created.add(name)
+            elif error is not TopicAlreadyExistsError:
+                faults.append(f"{name!r}: {message or error.description}")
+        await self._in_time("show the new topics", lambda: self._visible(created))
+        if faults:
+            raise BrokerError(f"Kafka at {self._name} did not create topic {'; '.join(faults)}")
+        return frozenset(created)
+
+    async def committed(self, group: str) -> Mapping[TopicPartition, Committed]:
+        async def ask() -> Mapping[TopicPartition, Committed]:
+            coordinator = await self._client.find_coordinator(group)
+            return read_fetched(await self._client._send_request(fetch_request(group, None), coordinator))
+
+        return await self._in_time(f"say what group {group!r} has committed", ask)
+
+    async def stop(self) -> None:
+        if self._client is not None:
+            await self._client.close()
+            self._client = None
+
+    async def _visible(self, names: set[str]) -> None:
+        """Wait until each partition has a leader."""
+        while names:
+            cluster = await self._client._client.fetch_all_metadata()
+            led = {name for name in names if cluster.partitions_for_topic(name)}
+            led = {n for n in led if cluster.partitions_for_topic(n) == cluster.available_partitions_for_topic(n)}
+            if led == names:
+                return
+            await asyncio.sleep(_LOOK_AGAIN_S)
+
+    async def _in_time(self, what: str, ask: Callable[[], Awaitable[T]]) -> T:
+        """Ask, again after faults that pass by themselves, within the time of a send."""
+        try:
+            async with asyncio.timeout(self._options.send_timeout_s):
+                while True:
+                    try:
+                        return await ask()
+                    except KafkaError as err:
+                        if not err.retriable:
+                            raise
+                        await asyncio.sleep(self._options.retry_backoff_s)
+        except KAFKA_FAULTS as err:
+            raise BrokerError(f"Kafka at {self._name} could not {what}: {err!r}") from err
+
+
+def _new_topic(topic: Topic) -> Any:
+    new = NewTopic(topic.name, topic.partitions, 1, None, dict(topic.config))
+    new.replication_factor = topic.replication_factor  # its constructor refuses -1, the broker's own default
+    return new

@@ -1,0 +1,238 @@
+"""Reading on aiokafka: what members of a group and readers of fixed partitions share, and the reader.
+
+Records come out as aiokafka's own objects. `poll` never waits inside aiokafka, where a rebalance would hold it beyond
+its time: it takes what is there, and waits by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer
+from aiokafka import TopicPartition as KafkaPartition
+from aiokafka.errors import ConsumerStoppedError, CorruptRecordException
+
+from ._kafka_options import KafkaOptions
+from ._kafka_session import KAFKA_FAULTS
+from .broker import BrokerError, CommitRefused, Committed, Record, TopicPartition
+
+_KILL_LIMIT_S = 1.0
+
+
+class KafkaConsumer(ABC):
+    """Implements most of `broker.Consumer`. One event loop; one task polls, any task may call the rest."""
+
+    def __init__(self, bootstrap_servers: str, options: KafkaOptions, **arguments: Any) -> None:
+        self._name = bootstrap_servers
+        self._options = options
+        self._arguments = arguments
+        self._consumer: Any = None
+        self._partitions: frozenset[TopicPartition] = frozenset()
+        self._fault: BrokerError | None = None
+        self._stopped = False
+        self._held = False  # the owner is being told of its partitions, until then polls give nothing
+        self._wanted: tuple[KafkaPartition, ...] | None = ()  # what to ask for: () is everything, None is nothing
+        self._waiter: asyncio.Future[None] | None = None
+        self._watched: tuple[asyncio.Task[Any], ...] = ()  # without any of these aiokafka would wait for ever
+
+    async def start(self) -> None:
+        """Connect and begin to read. Raises BrokerError; an unknown topic is one, and is not created."""
+        self._consumer = consumer = AIOKafkaConsumer(
+            **self._options.connection(self._name),
+            **self._arguments,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            isolation_level="read_committed",
+            check_crcs=self._options.check_crcs,
+            fetch_max_bytes=self._options.fetch_max_bytes,
+            max_partition_fetch_bytes=self._options.partition_fetch_bytes,
+        )
+        try:
+            async with asyncio.timeout(self._options.send_timeout_s):
+                await consumer.start()
+                self._watched = _tasks_of(consumer)
+                await self._begin(consumer)
+        except BrokerError:
+            await self.stop()
+            raise
+        except KAFKA_FAULTS as err:
+            await self.stop()
+            raise BrokerError(f"no consumer of Kafka at {self._name}: {err!r}") from err
+
+    @abstractmethod
+    async def _begin(self, consumer: Any) -> None:
+        """Say what to read; the consumer is connected and reads nothing yet."""
+
+    async def poll(self, max_records: int, timeout_s: float) -> Mapping[TopicPartition, Sequence[Record]]:
+        loop = asyncio.get_running_loop()
+        ends_at = loop.time() + timeout_s
+        while True:
+            if self._fault is not None:
+                raise self._fault
+            try:
+                records: Mapping[TopicPartition, Sequence[Record]] = await self._arrived(max_records)
+                if records:
+                    return records
+                left_s = ends_at - loop.time()
+                if left_s <= 0:
+                    return records
+                await self._something(loop, left_s)
+            except (*KAFKA_FAULTS, ConsumerStoppedError) as err:
+                self._fault = self._described(err)
+                raise self._fault from err
+
+    def assignment(self) -> frozenset[TopicPartition]:
+        return self._partitions
+
+    def pause(self, partitions: frozenset[TopicPartition]) -> None:
+        self._consumer.pause(*self._readable(partitions))
+        self._choose()
+
+    def resume(self, partitions: frozenset[TopicPartition]) -> None:
+        self._consumer.resume(*self._readable(partitions))
+        self._choose()
+        self._wake()
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Read on from the offset; ignored for a partition that is not assigned."""
+        for readable in self._readable(frozenset([partition])):
+            self._consumer.seek(readable, offset)
+
+    async def commit(self, offsets: Mapping[TopicPartition, Committed]) -> None:
+        raise CommitRefused("a reader of fixed partitions is in no group, so it cannot commit")
+
+    async def end_offsets(self, partitions: frozenset[TopicPartition]) -> Mapping[TopicPartition, int]:
+        try:
+            await self._check_exist(partitions)
+            ends = await self._consumer.end_offsets([KafkaPartition(*partition) for partition in partitions])
+        except KAFKA_FAULTS as err:
+            raise BrokerError(f"Kafka at {self._name} gave no end offsets: {err!r}") from err
+        return {partition: ends[partition] for partition in partitions}
+
+    def lag(self) -> Mapping[TopicPartition, int]:
+        states = self._consumer._subscription.subscription.assignment
+        lag = {}
+        for partition in self._partitions:
+            state = states.state_value(partition) if states is not None else None
+            if state is not None and state.highwater is not None and state.has_valid_position:
+                lag[partition] = max(0, state.highwater - state.position)
+        return lag
+
+    async def stop(self, timeout_s: float = 10.0) -> None:
+        self._stopped = True
+        if self._consumer is None:
+            return
+        closing = asyncio.create_task(self._consumer.stop(), name="kafka-consumer-close")
+        await asyncio.wait({closing}, timeout=timeout_s)
+        if not closing.done() or closing.exception() is not None:
+            closing.cancel()
+            await self._kill()
+
+    async def _arrived(self, max_records: int) -> Any:
+        consumer = self._consumer
+        if self._stopped or consumer is None:
+            raise ConsumerStoppedError("the consumer is stopped" if self._stopped else "the consumer is not started")
+        for task in self._watched:
+            if task.done():
+                raise ConsumerStoppedError(f"aiokafka's task {task.get_coro().__qualname__} ended") from _end_of(task)
+        consumer._coordinator.check_errors()
+        subscription = consumer._subscription
+        if self._held or subscription.reassignment_in_progress:
+            return {}
+        if self._wanted is None:
+            # It counts as a poll, or the member would be put out after `max_poll_interval_s`.
+            with subscription.fetch_context():
+                return {}
+        return await consumer.getmany(*self._wanted, max_records=max_records)
+
+    async def _something(self, loop: asyncio.AbstractEventLoop, timeout_s: float) -> None:
+        """Wait until records arrive, `_wake` is called or the time is over."""
+        self._waiter = self._consumer._fetcher._create_fetch_waiter()
+        timer = loop.call_later(timeout_s, self._wake)
+        try:
+            await self._waiter
+        finally:
+            timer.cancel()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def _choose(self) -> None:
+        """Name the partitions to ask for: aiokafka throws away what it has fetched of a paused one it is asked for."""
+        paused = self._consumer.paused()
+        self._wanted = tuple(self._consumer.assignment() - paused) or None if paused else ()
+
+    def _readable(self, partitions: frozenset[TopicPartition]) -> list[KafkaPartition]:
+        assigned = self._consumer.assignment()
+        return [KafkaPartition(*partition) for partition in partitions if partition in assigned]
+
+    async def _check_exist(self, partitions: frozenset[TopicPartition]) -> None:
+        """Raises BrokerError for partitions that are not there; asks for all topics, as naming one could create it."""
+        cluster = self._consumer._client.cluster
+        if all(cluster.leader_for_partition(partition) is not None for partition in partitions):
+            return
+        cluster = await self._consumer._client.fetch_all_metadata()
+        missing = [f"{p.topic}:{p.partition}" for p in partitions if cluster.leader_for_partition(p) is None]
+        if missing:
+            raise BrokerError(f"{', '.join(sorted(missing))} do not exist at {self._name}: create the topics first")
+
+    def _described(self, err: BaseException) -> BrokerError:
+        where = ""
+        if isinstance(err, CorruptRecordException):
+            for partition, result in self._consumer._fetcher._records.items():
+                if str(partition) in str(err) and result.has_more():
+                    offset = result._partition_records.next_fetch_offset
+                    where = f" in topic {partition.topic!r} partition {partition.partition} from offset {offset}"
+        return BrokerError(f"the consumer of Kafka at {self._name} cannot go on{where}, build it anew: {err!r}")
+
+    async def _kill(self) -> None:
+        """End all tasks of the aiokafka consumer: its own stop waits for a rebalance without a limit."""
+        consumer = self._consumer
+        consumer._closed = True
+        coordinator, fetcher = consumer._coordinator, consumer._fetcher
+        names = ("_coordination_task", "_heartbeat_task", "_commit_refresh_task", "_reset_committed_task")
+        tasks = {task for name in names if (task := getattr(coordinator, name, None)) is not None}
+        tasks |= {fetcher._fetch_task, *fetcher._pending_tasks} if fetcher is not None else set()
+        for task in tasks:
+            task.cancel()
+        await consumer._client.close()
+        if tasks:
+            done, _ = await asyncio.wait(tasks, timeout=_KILL_LIMIT_S)
+            for task in done:
+                if not task.cancelled():
+                    task.exception()
+        self._wake()
+
+
+def _tasks_of(consumer: Any) -> tuple[asyncio.Task[Any], ...]:
+    coordinator = consumer._coordinator
+    group_task = getattr(coordinator, "_coordination_task", None) or coordinator._reset_committed_task
+    return consumer._fetcher._fetch_task, consumer._client._sync_task, group_task
+
+
+def _end_of(task: asyncio.Task[Any]) -> BaseException | None:
+    return None if task.cancelled() else task.exception()
+
+
+class KafkaReader(KafkaConsumer):
+    """Reads fixed partitions from positions that `start` has fixed."""
+
+    def __init__(
+        self, bootstrap_servers: str, options: KafkaOptions, partitions: frozenset[TopicPartition], *, from_end: bool
+    ) -> None:
+        super().__init__(bootstrap_servers, options, group_id=None)
+        self._partitions = partitions
+        self._from_end = from_end
+
+    async def _begin(self, consumer: Any) -> None:
+        await consumer._client.force_metadata_update()
+        await self._check_exist(self._partitions)
+        wanted = [KafkaPartition(*partition) for partition in self._partitions]
+        offsets = await (consumer.end_offsets(wanted) if self._from_end else consumer.beginning_offsets(wanted))
+        consumer.assign(wanted)
+        for partition in wanted:
+            consumer.seek(partition, offsets[partition])

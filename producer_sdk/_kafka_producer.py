@@ -1,0 +1,191 @@
+"""The producer on aiokafka: idempotent, acknowledged by all in-sync replicas, every wait bounded."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator, Sequence
+from typing import Any
+
+from aiokafka.errors import (
+    KafkaError,
+    MessageSizeTooLargeError,
+    ProducerClosed,
+    RecordListTooLargeError,
+    RecordTooLargeError,
+)
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
+
+from ._kafka_options import KafkaOptions
+from ._kafka_session import Session
+from .broker import BrokerError, Outgoing, Placed
+from .errors import HeadraceError, PayloadTooLarge
+
+_TOO_LARGE = (MessageSizeTooLargeError, RecordListTooLargeError, RecordTooLargeError)
+
+
+class Acknowledged:
+    """Awaitable of the broker's acknowledgement of one record."""
+
+    __slots__ = ("_future", "_record", "_session", "_topic")
+
+    def __init__(self, future: asyncio.Future[Any], session: Session, topic: str, record: Outgoing) -> None:
+        self._future = future
+        self._session = session
+        self._topic = topic
+        self._record = record
+
+    def __await__(self) -> Generator[object, None, Placed]:
+        try:
+            placed = yield from self._future.__await__()
+        except KafkaError as err:
+            self._session.broken = True
+            raise _fault(err, self._topic, _size(self._record)) from err
+        return Placed(placed.topic, placed.partition, placed.offset)
+
+
+class KafkaProducer:
+    """Implements `broker.Producer`. One event loop; any task."""
+
+    def __init__(self, bootstrap_servers: str, options: KafkaOptions) -> None:
+        self._bootstrap_servers = bootstrap_servers
+        self._options = options
+        self._session: Session | None = None
+        self._opening: asyncio.Task[Session] | None = None
+        self._retiring: set[asyncio.Task[None]] = set()
+        self._stopped = False
+
+    async def start(self) -> None:
+        """Connect. Raises BrokerError."""
+        await self._renewed()
+
+    async def publish(self, topic: str, record: Outgoing, partition: int | None = None) -> Acknowledged:
+        key, value, headers, timestamp_ms = record
+        if key is None and value is None:
+            raise ValueError("a record needs a key or a value")
+        while True:
+            session = self._session
+            if session is None or session.broken:
+                session = await self._renewed()
+            known = session.topics.get(topic) or await session.look_up(topic)
+            if partition is None and key is None:
+                chosen: int | None = next(known.spread)
+            else:
+                chosen = _checked(topic, partition, known.partitions)
+            try:
+                future = await session.producer.send(
+                    topic, value, key, chosen, timestamp_ms, list(headers) if headers else None
+                )
+            except ProducerClosed:
+                session.broken = True  # it ended while the record waited for room: the record goes with the next
+            except KafkaError as err:
+                raise self._unsent(err, topic, record) from err
+            else:
+                session.expect(future)
+                return Acknowledged(future, session, topic, record)
+
+    async def publish_batch(self, topic: str, partition: int, records: Sequence[Outgoing]) -> int:
+        session = self._session
+        if session is None or session.broken:
+            session = await self._renewed()
+        known = session.topics.get(topic) or await session.look_up(topic)
+        _checked(topic, partition, known.partitions)
+        batches = self._packed(session, topic, records)
+        acknowledgements: list[asyncio.Future[Any]] = []
+        try:
+            for batch in batches:
+                acknowledgements.append(await session.producer.send_batch(batch, topic, partition=partition))
+                session.expect(acknowledgements[-1])
+            placed = [await acknowledgement for acknowledgement in acknowledgements]
+        except KafkaError as err:
+            session.broken = True
+            raise _fault(err, topic, max(batch.size() for batch in batches)) from err
+        finally:
+            for acknowledgement in acknowledgements:
+                if not acknowledgement.cancel() and not acknowledgement.cancelled():
+                    acknowledgement.exception()
+        return int(placed[0].offset)
+
+    async def stop(self, timeout_s: float = 10.0) -> None:
+        self._stopped = True
+        if self._opening is not None:
+            self._opening.cancel()
+            await asyncio.wait({self._opening}, timeout=timeout_s)
+        if self._session is not None:
+            self._retire(self._session, timeout_s)
+            self._session = None
+        if self._retiring:
+            # Past its time a session kills itself, which takes a moment more.
+            await asyncio.wait(self._retiring, timeout=timeout_s + 1.0)
+
+    def _packed(self, session: Session, topic: str, records: Sequence[Outgoing]) -> list[Any]:
+        batch = session.producer.create_batch()
+        batches = [batch]
+        for key, value, headers, timestamp_ms in records:
+            named = list(headers) if headers else []
+            if batch.append(timestamp=timestamp_ms, key=key, value=value, headers=named) is None:
+                batch = session.producer.create_batch()
+                batches.append(batch)
+                batch.append(timestamp=timestamp_ms, key=key, value=value, headers=named)
+        for batch in batches:
+            # A builder takes its first record at any size, so a batch above the limit is one record.
+            if batch.size() > self._options.max_record_bytes:
+                raise self._too_large(topic, batch.size())
+            batch.close()
+        if batches[0].record_count() == 0:
+            raise ValueError("publish_batch needs at least one record")
+        return batches
+
+    async def _renewed(self) -> Session:
+        """The session to use now; all who ask share one attempt to open it."""
+        if self._stopped:
+            raise BrokerError("the producer is stopped")
+        if self._opening is None:
+            self._opening = asyncio.create_task(self._open(), name="kafka-producer-open")
+            self._opening.add_done_callback(self._opened)
+        return await asyncio.shield(self._opening)
+
+    async def _open(self) -> Session:
+        if self._session is not None:
+            self._retire(self._session, self._options.send_timeout_s)
+            self._session = None
+        session = Session(self._bootstrap_servers, self._options)
+        await session.open()
+        self._session = session
+        return session
+
+    def _opened(self, opening: asyncio.Task[Session]) -> None:
+        self._opening = None
+        if not opening.cancelled():
+            opening.exception()  # those who waited for it got it
+
+    def _retire(self, session: Session, timeout_s: float) -> None:
+        task = asyncio.create_task(session.close(timeout_s), name="kafka-producer-retire")
+        self._retiring.add(task)
+        task.add_done_callback(self._retiring.discard)
+
+    def _unsent(self, err: KafkaError, topic: str, record: Outgoing) -> HeadraceError:
+        if isinstance(err, MessageSizeTooLargeError):
+            return self._too_large(topic, _size(record))
+        return BrokerError(f"the record for topic {topic!r} found no room in the buffer: {err!r}")
+
+    def _too_large(self, topic: str, size: int) -> PayloadTooLarge:
+        limit = self._options.max_record_bytes
+        return PayloadTooLarge(f"the record for topic {topic!r} has {size} bytes: at most {limit} are accepted")
+
+
+def _checked(topic: str, partition: int | None, partitions: frozenset[int]) -> int | None:
+    if partition is not None and partition not in partitions:
+        raise BrokerError(f"topic {topic!r} has no partition {partition}: it has {len(partitions)}")
+    return partition
+
+
+def _size(record: Outgoing) -> int:
+    return int(DefaultRecordBatchBuilder.estimate_size_in_bytes(record.key, record.value, list(record.headers)))
+
+
+def _fault(err: KafkaError, topic: str, size: int) -> HeadraceError:
+    if isinstance(err, _TOO_LARGE):
+        return PayloadTooLarge(
+            f"the record for topic {topic!r} has {size} bytes: more than the topic's max.message.bytes"
+        )
+    return BrokerError(f"the record for topic {topic!r} was not acknowledged and may have arrived: {err!r}")

@@ -1,0 +1,139 @@
+"""One aiokafka producer from its start to its end.
+
+Kafka numbers the records of an idempotent producer; aiokafka leaves a gap there after a refused batch, and every later
+batch of that partition is refused. So a session ends with its first fault, and the producer opens another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Iterator
+from itertools import cycle
+from typing import Any, NamedTuple
+
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import KafkaError, KafkaTimeoutError, ProducerClosed
+
+from ._kafka_options import KafkaOptions
+from .broker import BrokerError
+
+KAFKA_FAULTS = (KafkaError, OSError)
+_KILL_LIMIT_S = 1.0
+_TRIM_AT = 10_000
+
+
+class KnownTopic(NamedTuple):
+    """`spread` goes round the partitions that have a leader."""
+
+    partitions: frozenset[int]
+    spread: Iterator[int]
+
+
+class Session:
+    """Knows the topics that exist and ends what is not acknowledged in time. One event loop; any task."""
+
+    def __init__(self, bootstrap_servers: str, options: KafkaOptions) -> None:
+        self.broken = False
+        self.topics: dict[str, KnownTopic] = {}
+        self.producer = AIOKafkaProducer(
+            **options.connection(bootstrap_servers),
+            acks="all",
+            enable_idempotence=True,
+            compression_type=None,
+            linger_ms=0,
+            max_batch_size=options.max_record_bytes,
+            max_request_size=options.max_record_bytes,
+        )
+        self._name = bootstrap_servers
+        self._timeout_s = options.send_timeout_s
+        self._loop = asyncio.get_running_loop()
+        self._expected: deque[tuple[float, asyncio.Future[Any]]] = deque()
+        self._trim_at = _TRIM_AT
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def open(self) -> None:
+        """Connect and learn all topics. Raises BrokerError."""
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                await self.producer.start()
+                await self.producer.client.force_metadata_update()
+        except KAFKA_FAULTS as err:
+            await self._kill()
+            raise BrokerError(f"no connection to Kafka at {self._name}: {err!r}") from err
+        except asyncio.CancelledError:
+            await self._kill()
+            raise
+        self.producer.client.cluster.add_listener(lambda _: self.topics.clear())
+
+    async def look_up(self, topic: str) -> KnownTopic:
+        """The topic's partitions. The look-up asks for all topics, as asking for one could create it.
+
+        Raises:
+            BrokerError: there is no such topic, or no answer.
+        """
+        client = self.producer.client
+        if client.cluster.partitions_for_topic(topic) is None:
+            try:
+                async with asyncio.timeout(self._timeout_s):
+                    await client.force_metadata_update()
+            except KAFKA_FAULTS as err:
+                raise BrokerError(f"Kafka at {self._name} did not list its topics: {err!r}") from err
+        partitions = client.cluster.partitions_for_topic(topic)
+        if not partitions:
+            raise BrokerError(f"topic {topic!r} does not exist at {self._name}: create it first")
+        led = list(client.cluster.available_partitions_for_topic(topic) or partitions)
+        # Many producers start together: each begins its round elsewhere.
+        known = self.topics[topic] = KnownTopic(frozenset(partitions), cycle(random.sample(led, len(led))))
+        return known
+
+    def expect(self, future: asyncio.Future[Any]) -> None:
+        """Fail the future with KafkaTimeoutError, and end the session, unless it is done in time."""
+        self._expected.append((self._loop.time() + self._timeout_s, future))
+        if self._timer is None:
+            self._timer = self._loop.call_later(self._timeout_s, self._expire)
+        elif len(self._expected) > self._trim_at:
+            self._expected = deque(entry for entry in self._expected if not entry[1].done())
+            self._trim_at = max(_TRIM_AT, 2 * len(self._expected))
+
+    async def close(self, timeout_s: float) -> None:
+        """Flush and close within the time; what is unacknowledged then fails."""
+        closing = asyncio.create_task(self.producer.stop(), name="kafka-producer-close")
+        await asyncio.wait({closing}, timeout=timeout_s)
+        if not closing.done() or closing.exception() is not None:
+            closing.cancel()
+            await self._kill()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _expire(self) -> None:
+        now, expected = self._loop.time(), self._expected
+        while expected and (expected[0][1].done() or expected[0][0] <= now):
+            _, future = expected.popleft()
+            if not future.done():
+                self.broken = True
+                future.set_exception(KafkaTimeoutError(f"no acknowledgement within {self._timeout_s:g} s"))
+                future.exception()  # who does not wait for it wants no log entry either
+        self._timer = self._loop.call_at(expected[0][0], self._expire) if expected else None
+
+    async def _kill(self) -> None:
+        """End all tasks of the aiokafka producer: its own stop waits for acknowledgements without a limit."""
+        producer = self.producer
+        producer._closed = True
+        sender_task, accumulator = producer._sender.sender_task, producer._message_accumulator
+        if sender_task is not None:
+            sender_task.cancel()
+        await producer.client.close()
+        give_up_at = self._loop.time() + _KILL_LIMIT_S
+        while sender_task is not None and not sender_task.done() and self._loop.time() < give_up_at:
+            # The sender waits for its requests, and those for a metadata update that no task makes any more.
+            update = producer.client._md_update_fut
+            if update is not None and not update.done():
+                update.set_result(False)
+            await asyncio.wait({sender_task}, timeout=0.05)
+        batches = [batch for queue in accumulator._batches.values() for batch in queue]
+        batches += accumulator._pending_batches
+        accumulator.fail_all(ProducerClosed("the producer was closed before the acknowledgement"))
+        for batch in batches:
+            batch.future.exception()

@@ -1,0 +1,42 @@
+"""Kafka as the message broker, on aiokafka."""
+
+from __future__ import annotations
+
+from ._kafka_admin import KafkaAdmin
+from ._kafka_consumer import KafkaReader
+from ._kafka_member import KafkaMember
+from ._kafka_options import DEFAULT_KAFKA_OPTIONS, KafkaOptions
+from ._kafka_producer import KafkaProducer
+from .broker import DEFAULT_GROUP_OPTIONS, GroupOptions, Ownership, TopicPartition
+
+__all__ = ["KafkaBroker", "KafkaOptions"]
+
+
+class KafkaBroker:
+    """Makes clients for the Kafka cluster at `bootstrap_servers` (`host:port`, several by commas)."""
+
+    def __init__(self, bootstrap_servers: str, *, options: KafkaOptions = DEFAULT_KAFKA_OPTIONS) -> None:
+        self.bootstrap_servers = bootstrap_servers
+        self.options = options
+
+    def __repr__(self) -> str:
+        return f"KafkaBroker({self.bootstrap_servers!r}, options={self.options!r})"
+
+    @property
+    def name(self) -> str:
+        return f"Kafka at {self.bootstrap_servers}"
+
+    def producer(self) -> KafkaProducer:
+        return KafkaProducer(self.bootstrap_servers, self.options)
+
+    def admin(self) -> KafkaAdmin:
+        return KafkaAdmin(self.bootstrap_servers, self.options)
+
+    def member(
+        self, group: str, topics: frozenset[str], ownership: Ownership, options: GroupOptions = DEFAULT_GROUP_OPTIONS
+    ) -> KafkaMember:
+        """A member of a group. `assigned` also tells a member that it has joined and got no partition."""
+        return KafkaMember(self.bootstrap_servers, self.options, group, topics, ownership, options)
+
+    def reader(self, partitions: frozenset[TopicPartition], *, from_end: bool) -> KafkaReader:
+        return KafkaReader(self.bootstrap_servers, self.options, partitions, from_end=from_end)

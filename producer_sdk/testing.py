@@ -1,0 +1,188 @@
+"""What users need to test their producers without Kafka and without a worker.
+
+broker = MemoryBroker()
+async with FakeWorker(broker, "iris", lambda inputs: {"y": inputs["x"] * 2}), Client(broker) as client:
+    reply = await client.infer("iris", {"x": np.ones((1, 4))})
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+from .announcements import Announcement, ModelState, encode_announcement
+from .broker import Broker, BrokerError, CommitRefused, Committed, Outgoing, Record, TopicPartition
+from .errors import HeadraceError, InferenceFailed, PayloadTooLarge
+from .memory import MemoryBroker
+from .model_topics import model_topics
+from .oip import encode_json_error, encode_json_reply
+from .records import decode_record
+from .system_topics import ensure_system_topics
+from .tensors import Array, Tensor
+from .topics import ReplyTo, Topics, derived_id, new_id
+from .wire import Form, Refused, Request, Undecodable, encode_error, encode_reply
+
+__all__ = ["Answer", "FakeWorker", "MemoryBroker"]
+
+Answer = Callable[[dict[str, Array]], Mapping[str, Any]]
+
+_POLL_S = 0.5
+_MAX_RECORDS = 64
+_HEARTBEAT_S = 3600.0
+
+
+class FakeWorker:
+    """Answers the requests of one model, in order, one at a time. One event loop.
+
+    Args:
+        broker: MemoryBroker, or any other.
+        model: its topics are created.
+        answer: inputs by name -> outputs by name; an exception that it raises becomes the error reply, as does an
+            exception given in its place.
+        version: version that it says it serves.
+        prefix: of the topics.
+
+    Attributes:
+        received: the requests answered so far.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        model: str,
+        answer: Answer | Exception,
+        *,
+        version: str = "1",
+        prefix: str = "headrace",
+    ) -> None:
+        self.received: list[Request] = []
+        self._topics = Topics(prefix)
+        self._model = model
+        self._version = version
+        self._answer = answer
+        self._name = f"fake-{new_id()[:8]}"
+        self._admin, self._producer = broker.admin(), broker.producer()
+        lanes = frozenset(self._topics.lanes(model))
+        self._consumer = broker.member(self._topics.group(model), lanes, self)
+        self._assigned = asyncio.Event()
+        self._leaving = False
+        self._serving: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> FakeWorker:
+        try:
+            await self._start()
+        except BaseException:
+            await self._stop()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._announce(None)
+        await self._stop()
+        if self._serving is not None:
+            await self._serving
+
+    async def _start(self) -> None:
+        await self._admin.start()
+        await ensure_system_topics(self._admin, self._topics)
+        await self._admin.create_topics(model_topics(self._topics, self._model, partitions=2))
+        await self._producer.start()
+        await self._consumer.start()
+        self._serving = asyncio.create_task(self._serve(), name=f"fake-worker-{self._model}")
+        await self._assigned.wait()
+        await self._announce(self._announcement())
+
+    async def _stop(self) -> None:
+        self._leaving = True
+        await self._consumer.stop()
+        await self._producer.stop()
+        await self._admin.stop()
+
+    async def _serve(self) -> None:
+        try:
+            while not self._leaving:
+                for partition, records in (await self._consumer.poll(_MAX_RECORDS, _POLL_S)).items():
+                    await self._take(TopicPartition(*partition), records)
+        except BrokerError:
+            if not self._leaving:
+                self._assigned.set()
+                raise
+
+    async def _take(self, partition: TopicPartition, records: Sequence[Record]) -> None:
+        for record in records:
+            await self._handle(record)
+        try:
+            await self._consumer.commit({partition: Committed(records[-1].offset + 1)})
+        except CommitRefused:
+            pass  # another member has the partition now and answers again
+
+    async def assigned(self, partitions: frozenset[TopicPartition]) -> None:
+        """Called by the group."""
+        self._assigned.set()
+
+    async def revoked(self, partitions: frozenset[TopicPartition]) -> None:
+        """Called by the group; what is not committed is answered by the next owner."""
+
+    async def _handle(self, record: Record) -> None:
+        fallback_id = derived_id(record.topic, record.partition, record.offset)
+        try:
+            request = decode_record(record.value, record.headers, fallback_id, record.timestamp)
+        except Undecodable as err:
+            request = Refused(fallback_id, err)
+        if isinstance(request, Request):
+            self.received.append(request)
+        where = request.reply_to or ReplyTo(self._topics.results(self._model), None)
+        try:
+            await self._send(where, request, self._reply(request))
+        except PayloadTooLarge as err:
+            await self._send(where, request, self._error(request, err))
+
+    async def _send(self, where: ReplyTo, request: Request | Refused, value: bytes) -> None:
+        await (await self._producer.publish(where.topic, Outgoing(request.id.encode(), value), where.partition))
+
+    def _reply(self, request: Request | Refused) -> bytes:
+        if isinstance(request, Refused):
+            return self._error(request, request.error)
+        try:
+            return self._result(request, self._outputs(request))
+        except HeadraceError as err:
+            return self._error(request, err)
+        except Exception as err:  # noqa: BLE001 - the user's answer may raise anything
+            return self._error(request, InferenceFailed(f"{type(err).__name__}: {err}"))
+
+    def _outputs(self, request: Request) -> dict[str, Tensor]:
+        if isinstance(self._answer, Exception):
+            raise self._answer
+        outputs = self._answer({name: tensor.to_array() for name, tensor in request.inputs.items()})
+        return {name: Tensor.from_array(array) for name, array in outputs.items()}
+
+    def _result(self, request: Request, outputs: dict[str, Tensor]) -> bytes:
+        if request.form is Form.JSON:
+            return encode_json_reply(request.id, self._model, self._version, outputs, {})
+        extensions = {name: tensor.to_ext() for name, tensor in outputs.items()}
+        return encode_reply(request.id, self._model, self._version, extensions, {})
+
+    def _error(self, request: Request | Refused, error: HeadraceError) -> bytes:
+        if request.form is Form.JSON:
+            return encode_json_error(request.id, error)
+        return encode_error(request.id, self._model, self._version, error)
+
+    def _announcement(self) -> Announcement:
+        return Announcement(
+            worker=self._name,
+            model=self._model,
+            versions=(self._version,),
+            state=ModelState.READY,
+            at_ms=round(time.time() * 1000),
+            heartbeat_s=_HEARTBEAT_S,
+        )
+
+    async def _announce(self, announcement: Announcement | None) -> None:
+        value = None if announcement is None else encode_announcement(announcement)
+        record = Outgoing(self._announcement().key, value)
+        await (await self._producer.publish(self._topics.control, record))

@@ -1,0 +1,130 @@
+"""The command line over a real stack: answers, JSON, exit codes; and how quick its help is."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.acceptance.dev_process import DevProcess, dev, environment, headrace
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
+HELP_LIMIT_S = 0.3
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevProcess]:
+    """The built-in example, shared by the tests of this file."""
+    with dev("--json", "--port", "0", cwd=tmp_path_factory.mktemp("stack")) as running:
+        yield running
+
+
+@pytest.fixture
+def servers(stack: DevProcess) -> str:
+    return f"--bootstrap-servers={stack.document['bootstrap_servers']}"
+
+
+def result(*arguments: str, stdin: str = "") -> Any:
+    """The JSON document that a run prints."""
+    done = headrace(*arguments, "--json", stdin=stdin)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_help_is_quick() -> None:
+    took = []
+    for _ in range(5):
+        started = time.perf_counter()
+        subprocess.run([sys.executable, "-m", "headrace", "--help"], env=environment(), capture_output=True, check=True)
+        took.append(time.perf_counter() - started)
+    assert min(took) < HELP_LIMIT_S
+
+
+@pytest.mark.parametrize("encoding", ["msgpack", "json"])
+def test_infer_answers_in_either_encoding(servers: str, encoding: str) -> None:
+    flags = ("--input", "x=[1, 2.5]", "--id", f"mine-{encoding}", "--encoding", encoding)
+    answer = result("infer", "sum", *flags, servers)
+    assert (answer["id"], answer["model_version"]) == (f"mine-{encoding}", "1")
+    assert answer["outputs"] == [{"name": "total", "datatype": "FP32", "shape": [1, 1], "data": [3.5]}]
+
+
+def test_infer_takes_a_protocol_body_and_parameters(servers: str) -> None:
+    tensor = {"name": "prompt", "datatype": "BYTES", "shape": [1, 1], "data": ["hi"]}
+    body = json.dumps({"id": "a.1", "parameters": {"repeat": 3}, "inputs": [tensor]})
+    answer = result("infer", "shout", "--json-body", "-", "--parameter", "repeat=2", servers, stdin=body)
+    assert (answer["id"], answer["outputs"][0]["data"]) == ("a.1", ["HI HI"])
+
+
+def test_infer_shows_people_a_table(servers: str) -> None:
+    done = headrace("infer", "shout", "--input", "prompt=hello", servers)
+    assert "HELLO" in done.stdout
+    assert "shout version 1, id " in done.stdout
+
+
+def test_a_failed_request_is_json_on_stdout_and_exit_code_1(servers: str) -> None:
+    done = headrace("infer", "shout", "--input", "prompt=x", "--parameter", "repeat=0", "--json", servers)
+    answer = json.loads(done.stdout)
+    assert (done.returncode, answer["code"]) == (1, "INFERENCE_FAILED")
+    assert "repeat is 0" in answer["error"]
+
+
+def test_an_unknown_model_is_a_sentence_and_exit_code_1(servers: str) -> None:
+    done = headrace("infer", "nobody", "--input", "x=1", servers)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("UNKNOWN_MODEL: ")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_publish_gives_the_id(servers: str) -> None:
+    published = result("publish", "sum", "--input", "x=[1]", "--id", "p-1", "--lane", "bulk", servers)
+    assert published == {"id": "p-1", "model": "sum", "lane": "bulk"}
+
+
+def test_models_list_shows_state_and_signature(servers: str) -> None:
+    models = {each["model"]: each for each in result("models", "list", servers)}
+    assert [models[name]["state"] for name in ("shout", "sum")] == ["READY", "READY"]
+    assert models["sum"]["inputs"] == [{"name": "x", "datatype": "FP32", "shape": [-1], "batched": True}]
+
+
+def test_topics_are_created_once_and_listed(servers: str) -> None:
+    flags = ("--prefix", "cli-topics", "--partitions", "3", "--reply-partitions", "2", servers)
+    created = result("topics", "create", "m", *flags)["created"]
+    partitions = {each["topic"]: each["partitions"] for each in result("topics", "list", *flags)}
+    assert sorted(partitions) == created
+    assert (partitions["cli-topics.m.bulk"], partitions["cli-topics.replies"]) == (3, 2)
+    assert result("topics", "create", "m", *flags) == {"created": []}
+
+
+def test_models_check_names_file_key_and_reason(tmp_path: Path) -> None:
+    (tmp_path / "m" / "1").mkdir(parents=True)
+    (tmp_path / "m" / "1" / "model.py").write_text("class Model: ...\n")
+    (tmp_path / "m" / "model.yaml").write_text("engine: abacus\n")
+    done = headrace("models", "check", str(tmp_path), "--json")
+    fault = json.loads(done.stdout)[0]
+    assert (done.returncode, fault["key"]) == (1, "engine")
+    assert fault["file"].endswith("m/model.yaml")
+    assert "abacus" in fault["reason"]
+
+
+def test_models_check_of_sound_models_exits_0() -> None:
+    done = headrace("models", "check", "headrace/example_models")
+    assert (done.returncode, done.stdout) == (0, "No fault found.\n")
+
+
+@pytest.mark.parametrize("verb", ["worker", "gateway"])
+def test_a_bad_variable_stops_the_start_with_exit_code_2(verb: str) -> None:
+    done = headrace(verb, HEADRACE_ADMIN_PORT="many")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "HEADRACE_ADMIN_PORT is 'many': give a whole number from 0 to 65535.\n"
+
+
+def test_debug_adds_the_traceback() -> None:
+    assert "Traceback" in headrace("--debug", "worker", "--admin-port", "many").stderr
+
+
+def test_version_is_json_too() -> None:
+    assert result("version")["wire"] == 1

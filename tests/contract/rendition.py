@@ -1,0 +1,44 @@
+"""How a decoded message is shown in schemas/examples/index.json: plain JSON, tensors as base64 of their wire bytes."""
+
+import base64
+from typing import Any
+
+from producer_sdk.errors import HeadraceError
+from producer_sdk.tensors import Tensor
+from producer_sdk.topics import ReplyTo
+from producer_sdk.wire import Refused, Reply, Request
+
+
+def tensor(value: Tensor) -> dict[str, Any]:
+    data = base64.b64encode(value.data).decode()
+    return {"datatype": str(value.datatype), "shape": list(value.shape), "base64": data}
+
+
+def address(value: ReplyTo | None) -> dict[str, Any] | None:
+    return None if value is None else value._asdict()
+
+
+def request(value: Request) -> dict[str, Any]:
+    return {
+        "id": value.id,
+        "deadline_ms": value.deadline_ms,
+        "reply_to": address(value.reply_to),
+        "tenant": value.tenant,
+        "version": value.version,
+        "parameters": value.parameters,
+        "outputs": None if value.outputs is None else list(value.outputs),
+        "inputs": {name: tensor(item) for name, item in value.inputs.items()},
+    }
+
+
+def message(value: Request | Refused | Reply | HeadraceError) -> dict[str, Any]:
+    match value:
+        case Request():
+            return request(value)
+        case Refused():
+            return {"id": value.id, "reply_to": address(value.reply_to), "code": str(value.error.code)}
+        case HeadraceError():
+            return {"id": value.id, "code": str(value.code), "error": value.message}
+    outputs = {name: tensor(Tensor.from_array(array)) for name, array in value.outputs.items()}
+    found = {"id": value.id, "model": value.model, "version": value.version}
+    return {**found, "parameters": value.parameters, "outputs": outputs}

@@ -1,0 +1,161 @@
+"""The gateway's server over real sockets: malformed heads, vanished callers, connections kept and ended."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import httpx
+import pytest
+
+from gateway.listen import MAX_HEAD_BYTES, HttpServer, open_socket
+from gateway.parts import Parts
+from gateway.settings import GatewaySettings
+from producer_sdk.announcements import Announcement, ModelState, encode_announcement
+from producer_sdk.broker import Outgoing
+from producer_sdk.errors import PayloadTooLarge
+from producer_sdk.model_topics import model_topics
+from producer_sdk.system_topics import ensure_system_topics
+from producer_sdk.tensors import Array
+from producer_sdk.testing import FakeWorker, MemoryBroker
+from producer_sdk.topics import Topics
+
+BODY = {"inputs": [{"name": "x", "shape": [1, 2], "datatype": "FP32", "data": [1, 2]}]}
+INFER = "/v2/models/mlp/infer"
+
+
+class Running:
+    def __init__(self, parts: Parts, port: int) -> None:
+        self.parts = parts
+        self.port = port
+        self.url = f"http://127.0.0.1:{port}"
+
+    async def raw(self, request: bytes) -> bytes:
+        """Everything that comes back until the connection is closed."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        writer.write(request)
+        try:
+            return await asyncio.wait_for(reader.read(), 5)
+        finally:
+            writer.close()
+            await writer.wait_closed()
+
+
+@asynccontextmanager
+async def serving(broker: MemoryBroker) -> AsyncIterator[Running]:
+    parts = Parts(GatewaySettings(max_body_bytes=100_000))
+    async with parts.open(broker) as app:
+        with open_socket("127.0.0.1", 0) as listening:
+            server = HttpServer(app)
+            task = asyncio.create_task(server.serve([listening]))
+            yield Running(parts, listening.getsockname()[1])
+            server.should_exit = True
+            await task
+
+
+@pytest.fixture
+def broker() -> MemoryBroker:
+    return MemoryBroker()
+
+
+@pytest.fixture
+async def running(broker: MemoryBroker) -> AsyncIterator[Running]:
+    def double(inputs: dict[str, Array]) -> dict[str, Array]:
+        return {"y": inputs["x"] * 2}
+
+    async with FakeWorker(broker, "mlp", double), serving(broker) as running:
+        yield running
+
+
+async def test_a_connection_is_kept_for_the_next_request(running: Running) -> None:
+    async with httpx.AsyncClient(base_url=running.url) as http:
+        for _ in range(3):
+            assert (await http.post(INFER, json=BODY)).json()["outputs"][0]["data"] == [2.0, 4.0]
+        assert (await http.head("/v2/health/ready")).content == b""
+
+
+async def test_a_body_that_is_too_large_leaves_the_connection_usable(running: Running) -> None:
+    async with httpx.AsyncClient(base_url=running.url) as http:
+        refused = await http.post(INFER, content=b" " * 300_000)
+        assert (refused.status_code, refused.json()["code"]) == (413, "PAYLOAD_TOO_LARGE")
+        assert (await http.post(INFER, json=BODY)).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"nonsense\r\n\r\n",
+        b"GET / HTTP/1.1\r\nbroken header\r\n\r\n",
+        b"GET /\xff HTTP/1.1\r\nhost: a\r\n\r\n",
+        b"POST /v1/infer HTTP/1.1\r\nhost: a\r\ncontent-length: x\r\n\r\n",
+        b"GET /%zz HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n",
+        b"POST /v1/infer HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{]",
+    ],
+)
+async def test_every_malformed_request_gets_the_one_shape(running: Running, head: bytes) -> None:
+    top, _, body = (await running.raw(head)).partition(b"\r\n\r\n")
+    assert top.startswith(b"HTTP/1.1 400 ")
+    assert b"headrace-model-version:" in top
+    assert json.loads(body)["code"] == "INVALID_REQUEST"
+
+
+async def test_a_head_without_end_is_cut_off(running: Running) -> None:
+    async def endless() -> bytes:
+        reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
+        writer.write(b"GET / HTTP/1.1\r\nx: ")
+        for _ in range(MAX_HEAD_BYTES // 8192 + 2):
+            writer.write(b"y" * 8192)
+            await writer.drain()
+            await asyncio.sleep(0.005)
+        answer = await reader.read(12)
+        writer.close()
+        return answer
+
+    assert await asyncio.wait_for(endless(), 5) == b"HTTP/1.1 400"
+
+
+async def test_who_waits_for_continue_is_refused_before_sending(running: Running) -> None:
+    head = b"POST /v1/infer HTTP/1.1\r\nhost: a\r\nexpect: 100-continue\r\ncontent-length: 200000\r\n\r\n"
+    assert (await running.raw(head)).startswith(b"HTTP/1.1 413 ")
+
+
+async def announce_without_worker(broker: MemoryBroker) -> None:
+    admin, producer = broker.admin(), broker.producer()
+    await ensure_system_topics(admin, Topics())
+    await admin.create_topics(model_topics(Topics(), "mlp", partitions=1))
+    announcement = Announcement("w0", "mlp", ("1",), ModelState.READY, round(time.time() * 1000), 3600.0)
+    await producer.start()
+    await (await producer.publish(Topics().control, Outgoing(announcement.key, encode_announcement(announcement))))
+    await producer.stop()
+
+
+async def test_a_caller_that_hangs_up_is_forgotten(broker: MemoryBroker) -> None:
+    await announce_without_worker(broker)
+    async with serving(broker) as running:
+        async with httpx.AsyncClient(base_url=running.url) as http:
+            with pytest.raises(httpx.ReadTimeout):
+                await http.post(INFER, json=BODY, timeout=0.3)
+        door = running.parts.admission
+        for _ in range(200):
+            if not door.inflight:
+                break
+            await asyncio.sleep(0.01)
+        assert (door.inflight, door.inflight_by_model, door.body_bytes) == (0, {}, 0)
+        assert b'code="CANCELLED",model="mlp",surface="oip"} 1.0' in running.parts.metrics.text()
+
+
+async def test_a_record_past_kafkas_limit_is_a_413(broker: MemoryBroker) -> None:
+    await broker.admin().create_topics(model_topics(Topics(), "mlp", partitions=1))
+    broker.fail_publish(Topics().requests("mlp", "interactive"), PayloadTooLarge("too large for Kafka"))
+    async with FakeWorker(broker, "mlp", PayloadTooLarge("x")), serving(broker) as running, httpx.AsyncClient() as http:
+        response = await http.post(running.url + INFER, json=BODY)
+    assert (response.status_code, response.json()["error"]) == (413, "too large for Kafka")
+
+
+async def test_a_taken_port_is_said_in_a_sentence() -> None:
+    with open_socket("127.0.0.1", 0) as taken:
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(OSError, match=f"the port 127.0.0.1:{port} cannot be listened on"):
+            open_socket("127.0.0.1", port)

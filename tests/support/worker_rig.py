@@ -1,0 +1,110 @@
+"""A worker inside the test's own event loop, and one as a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from producer_sdk.broker import Broker
+from workers.drain import Exit
+from workers.serve import Worker
+from workers.settings import WorkerSettings
+
+
+def worker_settings(models: Path, prefix: str, **settings: object) -> WorkerSettings:
+    """Settings of a worker for a test: few partitions, any admin port, quick commits."""
+    ours: dict[str, object] = {
+        "models": models,
+        "prefix": prefix,
+        "admin_port": 0,
+        "admin_host": "127.0.0.1",
+        "partitions": 2,
+        "reply_partitions": 4,
+        "commit_interval_s": 0.05,
+        "announce_interval_s": 0.5,
+        "endpoint_lag_s": 0.0,
+        "drain_timeout_s": 10.0,
+    }
+    return WorkerSettings(**(ours | settings))  # type: ignore[arg-type]
+
+
+@asynccontextmanager
+async def running_worker(
+    broker: Broker, models: Path, prefix: str, *, expect: Exit = Exit.CLEAN, **settings: object
+) -> AsyncIterator[Worker]:
+    """A ready worker in this event loop; drained at the end, when its exit code must be the expected one."""
+    worker = Worker(worker_settings(models, prefix, **settings), broker)
+    task = asyncio.create_task(worker.serve(), name="worker")
+    try:
+        await until(lambda: task.done() or worker.health.ready() is None, 15.0)
+        if task.done():
+            task.result()
+        yield worker
+    finally:
+        worker.stop.signalled()
+        code = await asyncio.wait_for(task, 20.0)
+    assert code is expect
+
+
+async def until(holds: Callable[[], bool], timeout_s: float = 10.0) -> None:
+    """Wait until something holds; fails the test when it does not in time."""
+    ends = time.monotonic() + timeout_s
+    while not holds():
+        if time.monotonic() > ends:
+            raise AssertionError(f"it does not hold after {timeout_s} s")
+        await asyncio.sleep(0.01)
+
+
+class WorkerProcess:
+    """`headrace worker` as a real process."""
+
+    def __init__(self, bootstrap_servers: str, models: Path, prefix: str, log: Path, **environment: str) -> None:
+        self._command = [
+            *(sys.executable, "-m", "headrace", "worker"),
+            *("--bootstrap-servers", bootstrap_servers, "--models", str(models), "--admin-port", "0"),
+        ]
+        self._environment = os.environ | {
+            "HEADRACE_PREFIX": prefix,
+            "HEADRACE_PARTITIONS": "2",
+            "HEADRACE_ADMIN_HOST": "127.0.0.1",
+            "HEADRACE_COMMIT_INTERVAL_S": "0.05",
+            **environment,
+        }
+        self._log = log
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(self._command, env=self._environment, stdout=log, stderr=log)
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        assert self._process is not None
+        return self._process
+
+    @property
+    def _ended(self) -> bool:
+        return self.process.poll() is not None
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text()
+
+    async def ready(self, models: int = 1, times: int = 1) -> None:
+        """Wait until it has said so often that its models are ready."""
+        try:
+            await until(lambda: self._ended or self.log.count("is ready after") >= models * times, 15.0)
+            assert not self._ended, "it has ended"
+        except AssertionError as err:
+            raise AssertionError(f"the worker is not ready; its log:\n{self.log}") from err
+
+    def kill(self) -> None:
+        """kill -9, and wait until it is gone."""
+        self.process.kill()
+        self.process.wait(10)

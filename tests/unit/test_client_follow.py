@@ -1,0 +1,121 @@
+"""A lost reader is built anew where it was: no record is skipped, none is handled twice."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from producer_sdk import Client
+from producer_sdk._follow import Follower
+from producer_sdk.broker import BrokerError, Outgoing, Record, Topic, TopicPartition
+from producer_sdk.testing import FakeWorker, MemoryBroker
+
+PLACE = TopicPartition("headrace.here", 0)
+
+
+class FragileReader:
+    """A reader of the broker in memory that fails as often as told."""
+
+    def __init__(self, broker: "FragileBroker", reader: Any) -> None:
+        self._broker = broker
+        self._reader = reader
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._reader, name)
+
+    async def start(self) -> None:
+        if self._broker.failing_starts:
+            self._broker.failing_starts -= 1
+            raise BrokerError("no broker answers")
+        await self._reader.start()
+
+    async def poll(self, max_records: int, timeout_s: float) -> Mapping[TopicPartition, Sequence[Record]]:
+        if self._broker.failing_polls:
+            self._broker.failing_polls -= 1
+            raise BrokerError("the connection is gone")
+        polled: Mapping[TopicPartition, Sequence[Record]] = await self._reader.poll(max_records, timeout_s)
+        return polled
+
+
+class FragileBroker(MemoryBroker):
+    failing_polls = 0
+    failing_starts = 0
+
+    def reader(self, partitions: frozenset[TopicPartition], *, from_end: bool) -> Any:
+        return FragileReader(self, super().reader(partitions, from_end=from_end))
+
+
+@pytest.fixture
+async def broker() -> FragileBroker:
+    broker = FragileBroker()
+    await broker.admin().create_topics([Topic(PLACE.topic, 1)])
+    return broker
+
+
+async def put(broker: MemoryBroker, *values: bytes) -> None:
+    producer = broker.producer()
+    await producer.start()
+    for value in values:
+        await (await producer.publish(PLACE.topic, Outgoing(None, value), PLACE.partition))
+    await producer.stop()
+
+
+@pytest.mark.parametrize("from_end", [True, False])
+async def test_records_that_come_while_no_reader_lives_are_handled_once(broker: FragileBroker, from_end: bool) -> None:
+    got: list[bytes | None] = []
+    await put(broker, b"before")
+    follower = Follower(broker, PLACE, lambda records: got.extend(r.value for r in records), from_end=from_end)
+    await follower.start()
+    broker.failing_polls, broker.failing_starts = 2, 2
+    await put(broker, b"1", b"2")
+    await asyncio.sleep(0.2)
+    lost = follower.failed
+    await put(broker, b"3")
+    await asyncio.sleep(1.2)
+    await follower.stop()
+    assert got == [*([] if from_end else [b"before"]), b"1", b"2", b"3"]
+    assert isinstance(lost, BrokerError)
+    assert follower.failed is None
+
+
+async def test_a_fault_in_one_haul_does_not_end_the_following(broker: FragileBroker) -> None:
+    got: list[bytes | None] = []
+
+    def handle(records: Sequence[Record]) -> None:
+        got.extend(record.value for record in records)
+        if b"bad" in got[-1:]:
+            raise ValueError("a fault of ours")
+
+    follower = Follower(broker, PLACE, handle, from_end=False)
+    await follower.start()
+    await put(broker, b"bad")
+    await asyncio.sleep(0.05)
+    await put(broker, b"good")
+    await asyncio.sleep(0.05)
+    await follower.stop()
+    assert got == [b"bad", b"good"]
+
+
+async def test_a_follower_stops_while_it_has_no_reader(broker: FragileBroker) -> None:
+    follower = Follower(broker, PLACE, lambda records: None, from_end=False)
+    await follower.start()
+    broker.failing_polls, broker.failing_starts = 1, 1000
+    await asyncio.sleep(0.3)
+    async with asyncio.timeout(2):
+        await follower.stop()
+    assert follower.failed is not None
+
+
+async def test_start_says_when_the_broker_does_not_answer(broker: FragileBroker) -> None:
+    broker.failing_starts = 1
+    with pytest.raises(BrokerError, match="no broker answers"):
+        await Follower(broker, PLACE, lambda records: None, from_end=True).start()
+
+
+async def test_a_call_outlives_the_loss_of_the_reply_reader(broker: FragileBroker) -> None:
+    async with FakeWorker(broker, "echo", lambda inputs: inputs), Client(broker) as client:
+        await client.infer("echo", {"x": 0})
+        broker.failing_polls, broker.failing_starts = 1, 1
+        replies = await asyncio.gather(*(client.infer("echo", {"x": n}) for n in range(20)))
+        assert [int(reply.outputs["x"]) for reply in replies] == list(range(20))

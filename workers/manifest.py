@@ -1,0 +1,250 @@
+"""A model's `model.yaml`: what its keys mean, in headrace's words and in Triton's. Pure; models.py reads the files.
+
+A Triton word is taken where it means the same, and refused by name where headrace does not have what it means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from .manifest_values import Wrong, convert, read_tensor, unknown
+from .runners.engine import TensorSpec
+
+Positive = Annotated[float, Meta(gt=0, le=1e9)]
+ENGINES = {
+    "onnxruntime": "onnxruntime",
+    "onnxruntime_onnx": "onnxruntime",
+    "onnx_onnxv1": "onnxruntime",
+    "python": "python",
+}
+_TYPES: dict[str, Any] = {
+    "max_wait_ms": Annotated[float, Meta(ge=0, le=3_600_000)],
+    "device": Annotated[str, Meta(pattern=r"^(cpu|cuda:[0-9]{1,3})$")],
+    "isolation": Literal["process", "inline"],
+    "attempt_timeout_s": Positive,
+    "default_deadline_s": Positive,
+    "threads": Annotated[int, Meta(ge=1, le=1024)],
+    "parameters": dict[str, Any],
+}
+_TRITON_LATER = frozenset(
+    {
+        "batch_input",
+        "batch_output",
+        "cc_model_filenames",
+        "default_model_filename",
+        "ensemble_scheduling",
+        "metric_tags",
+        "model_metrics",
+        "model_operations",
+        "model_repository_agents",
+        "model_transaction_policy",
+        "model_warmup",
+        "optimization",
+        "rate_limiter",
+        "response_cache",
+        "runtime",
+        "scheduling_choice",
+        "sequence_batching",
+    }
+)
+_BATCHING_LATER = frozenset(
+    {
+        "default_priority_level",
+        "default_queue_policy",
+        "preferred_batch_size",
+        "preserve_ordering",
+        "priority_levels",
+        "priority_queue_policy",
+    }
+)
+KEYS = frozenset(
+    {
+        "name",
+        "engine",
+        "backend",
+        "platform",
+        "max_batch_size",
+        "dynamic_batching",
+        "inputs",
+        "input",
+        "outputs",
+        "output",
+        "instance_group",
+        "version_policy",
+        "v1",
+    }
+) | frozenset(_TYPES)
+
+
+class Fault(Struct, frozen=True):
+    """Something wrong with a model directory.
+
+    Attributes:
+        file: file or folder that it is in.
+        key: key of model.yaml, with its path inside (`inputs[0].datatype`); empty for the file as a whole.
+        reason: what is wrong and what to do, a sentence.
+        fatal: the model cannot be served; else it is only worth knowing.
+    """
+
+    file: str
+    key: str
+    reason: str
+    fatal: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.file}: {self.key}: {self.reason}" if self.key else f"{self.file}: {self.reason}"
+
+
+class Manifest:
+    """The settings in a model.yaml, as keyword arguments of ModelSpec, and the faults found on the way."""
+
+    def __init__(self, model: str, file: str, content: Mapping[str, Any]) -> None:
+        self.settings: dict[str, Any] = {}
+        self.faults: list[Fault] = []
+        self._model = model
+        self._file = file
+        self._content = content
+        for reader in (self._read_names, self._read_plain, self._read_engine, self._read_batching):
+            self._gather(reader)
+        for reader in (self._read_tensors, self._read_device, self._read_v1, self._read_versions):
+            self._gather(reader)
+
+    def _gather(self, reader: Callable[[], Iterator[Wrong]]) -> None:
+        """A reader yields what is wrong and goes on, or raises it and stops."""
+        try:
+            for wrong in reader():
+                self.faults.append(Fault(self._file, wrong.key, str(wrong)))
+        except Wrong as wrong:
+            self.faults.append(Fault(self._file, wrong.key, str(wrong)))
+
+    def _read_names(self) -> Iterator[Wrong]:
+        for key in self._content:
+            if key in _TRITON_LATER:
+                yield Wrong(key, "this setting of Triton is not supported yet: remove it")
+            elif key not in KEYS:
+                yield Wrong(str(key), unknown(str(key), KEYS))
+        if self._content.get("name", self._model) != self._model:
+            yield Wrong("name", f"{self._content['name']!r} differs from the folder's name {self._model!r}")
+
+    def _read_plain(self) -> Iterator[Wrong]:
+        for key, kind in _TYPES.items():
+            if key in self._content:
+                try:
+                    self.settings[key] = convert(key, self._content[key], kind)
+                except Wrong as wrong:
+                    yield wrong
+        if "max_batch_size" in self._content:
+            size = convert("max_batch_size", self._content["max_batch_size"], int)
+            if size == 0:
+                raise Wrong(
+                    "max_batch_size",
+                    "0 (in Triton: the model has no batch axis) is not supported: each model needs an input with rows "
+                    "along its first axis; one that takes a single row at a time has max_batch_size 1",
+                )
+            self.settings["max_batch_size"] = convert("max_batch_size", size, Annotated[int, Meta(ge=1, le=1_000_000)])
+        try:
+            msgspec.msgpack.encode(self.settings.get("parameters"))
+        except (TypeError, OverflowError, ValueError) as err:
+            raise Wrong("parameters", f"holds a value that cannot be handed to the model: {err}") from err
+
+    def _read_engine(self) -> Iterator[Wrong]:
+        found: dict[str, str] = {}
+        for key in ("engine", "backend", "platform"):
+            word = convert(key, self._content.get(key, ""), str)
+            if word and word not in ENGINES:
+                known = ", ".join(sorted(set(ENGINES.values())))
+                yield Wrong(key, f"{word!r} is not an engine of headrace: use one of {known}")
+            elif word:
+                found[key] = ENGINES[word]
+        if len(set(found.values())) > 1:
+            words = " and ".join(f"{key} {self._content[key]!r}" for key in found)
+            raise Wrong(list(found)[-1], f"{words} contradict each other: they mean the same thing, give one")
+        if found:
+            self.settings["engine"] = next(iter(found.values()))
+
+    def _read_batching(self) -> Iterator[Wrong]:
+        """`dynamic_batching` with nothing in it is Triton's "take what waits", which is max_wait_ms 0."""
+        if "dynamic_batching" not in self._content:
+            return
+        batching = convert("dynamic_batching", self._content["dynamic_batching"] or {}, dict[str, Any])
+        for key in batching:
+            if key in _BATCHING_LATER:
+                yield Wrong(f"dynamic_batching.{key}", "is not supported yet: remove it")
+            elif key != "max_queue_delay_microseconds":
+                known = _BATCHING_LATER | {"max_queue_delay_microseconds"}
+                yield Wrong(f"dynamic_batching.{key}", unknown(key, known))
+        path = "dynamic_batching.max_queue_delay_microseconds"
+        stated = batching.get("max_queue_delay_microseconds")
+        delay_us = convert(path, stated or 0, Annotated[int, Meta(ge=0, le=3_600_000_000)])
+        own = self.settings.setdefault("max_wait_ms", delay_us / 1000)
+        if stated is not None and own != delay_us / 1000:
+            raise Wrong(path, f"{delay_us} us and max_wait_ms {own:g} contradict each other: they mean the same thing")
+
+    def _read_tensors(self) -> Iterator[Wrong]:
+        for plural, singular in (("inputs", "input"), ("outputs", "output")):
+            if plural in self._content and singular in self._content:
+                raise Wrong(singular, f"{singular} and {plural} mean the same thing: give one")
+            key = plural if plural in self._content else singular
+            items = convert(key, self._content.get(key, []), list[dict[str, Any]])
+            specs: list[TensorSpec] = []
+            for place, item in enumerate(items):
+                try:
+                    specs.append(read_tensor(f"{key}[{place}]", item))
+                except Wrong as wrong:
+                    yield wrong
+            names = [spec.name for spec in specs]
+            if len(set(names)) < len(names):
+                yield Wrong(key, f"one name is there twice: {', '.join(sorted(names))}")
+            self.settings[plural] = tuple(specs)
+        if self.settings["inputs"] and not any(spec.batched for spec in self.settings["inputs"]):
+            yield Wrong("inputs", "no input is batched: headrace needs one with rows along its first axis")
+
+    def _read_device(self) -> Iterator[Wrong]:
+        """`instance_group` where it means the same as `device`: one instance on one named device."""
+        if "instance_group" not in self._content:
+            return
+        groups = convert("instance_group", self._content["instance_group"], list[dict[str, Any]])
+        if len(groups) != 1:
+            raise Wrong("instance_group", f"{len(groups)} groups are not supported yet: give one")
+        device = _group_device(groups[0])
+        if self.settings.get("device", device) != device:
+            raise Wrong("instance_group", f"means device {device}, but device is {self.settings['device']}")
+        self.settings["device"] = device
+        yield from ()
+
+    def _read_v1(self) -> Iterator[Wrong]:
+        v1 = convert("v1", self._content.get("v1", {}), dict[str, Annotated[str, Meta(min_length=1)]])
+        for key, name in v1.items():
+            if key not in ("input", "output"):
+                yield Wrong(f"v1.{key}", unknown(key, {"input", "output"}))
+                continue
+            self.settings[f"v1_{key}"] = name
+            declared = [spec.name for spec in self.settings.get(f"{key}s", ())]
+            if declared and name not in declared:
+                yield Wrong(f"v1.{key}", f"{name!r} is none of the declared {key}s {declared}")
+
+    def _read_versions(self) -> Iterator[Wrong]:
+        policy = self._content.get("version_policy")
+        if policy not in (None, {"latest": {}}, {"latest": {"num_versions": 1}}):
+            yield Wrong("version_policy", "only `latest` with one version is supported yet: the highest is served")
+
+
+def _group_device(group: Mapping[str, Any]) -> str:
+    for key in group:
+        if key not in ("name", "count", "kind", "gpus"):
+            raise Wrong(f"instance_group.{key}", "is not supported yet: remove it")
+    if group.get("count", 1) != 1:
+        raise Wrong("instance_group.count", "more than one instance is not supported yet: start more workers")
+    kind, gpus = group.get("kind"), group.get("gpus", [])
+    if kind == "KIND_CPU" and not gpus:
+        return "cpu"
+    if kind == "KIND_GPU" and isinstance(gpus, list) and len(gpus) == 1 and isinstance(gpus[0], int):
+        return f"cuda:{gpus[0]}"
+    raise Wrong(
+        "instance_group.kind",
+        "only KIND_CPU, or KIND_GPU with one number in gpus, has a counterpart: else write `device: cpu` or cuda:N",
+    )

@@ -1,0 +1,228 @@
+"""Engine `onnxruntime`: a `model.onnx`, on the CPU or on one CUDA device."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from producer_sdk.errors import InvalidRequest
+from producer_sdk.tensors import Array, Datatype, item_bytes, numpy_dtype
+from producer_sdk.wire import Scalar
+
+from .engine import Loaded, LoadFailed, LoadFault, ModelSpec, RowItem, Signature, TensorSpec
+from .faults import load_failed
+from .onnx_signature import Node, OnnxSignature, reconcile
+
+WARM_UP_BYTES = 64 * 1024 * 1024
+_LFS_POINTER = b"version https://git-lfs"
+
+
+class OnnxRuntime:
+    """One session; the signature comes from the file, narrowed by model.yaml."""
+
+    def __init__(self) -> None:
+        self._session: Any = None
+        self._signature = Signature((), ())
+        self._output_names: list[str] = []
+        self._texts: tuple[str, ...] = ()
+        self._fixed_rows: int | None = None
+
+    def load(self, spec: ModelSpec) -> Loaded:
+        runtime = _import_runtime(spec)
+        file = spec.folder / "model.onnx"
+        _check_file(file)
+        self._session = _open_session(runtime, file, spec)
+        found = reconcile(
+            _nodes(self._session.get_inputs()), _nodes(self._session.get_outputs()), (spec.inputs, spec.outputs)
+        )
+        self._take(found)
+        rows, warnings = _clamp(spec.max_batch_size, found)
+        return Loaded(found.signature, "onnx_onnxv1", rows, warnings + self._warm_up(rows))
+
+    def run(
+        self, inputs: Mapping[str, Array], parameters: Sequence[Mapping[str, Scalar]]
+    ) -> Mapping[str, Array] | Sequence[RowItem]:
+        rows = len(parameters)
+        if not self._texts and self._fixed_rows in (None, rows):
+            return dict(zip(self._output_names, self._session.run(self._output_names, inputs), strict=True))
+        return self._run_adapted(inputs, rows)
+
+    def close(self) -> None:
+        self._session = None
+
+    def _take(self, found: OnnxSignature) -> None:
+        signature = found.signature
+        for tensor in (*signature.inputs, *signature.outputs):
+            if tensor.datatype is Datatype.BF16:
+                raise LoadFailed(
+                    f"{tensor.name!r} in model.onnx is BF16, which onnxruntime cannot exchange with Python: "
+                    "export the model with FP32 or FP16 inputs and outputs"
+                )
+        self._signature, self._fixed_rows = signature, found.fixed_rows
+        self._output_names = [output.name for output in signature.outputs]
+        self._texts = tuple(input.name for input in signature.inputs if input.datatype is Datatype.BYTES)
+
+    def _run_adapted(self, inputs: Mapping[str, Array], rows: int) -> Mapping[str, Array] | Sequence[RowItem]:
+        """Run with texts decoded and rows padded to a fixed batch; rows that are no text fail alone."""
+        feeds, bad = dict(inputs), dict[int, InvalidRequest]()
+        for spec in self._signature.inputs:
+            if spec.name in self._texts:
+                feeds[spec.name] = _decode(spec, feeds[spec.name], bad)
+            if self._fixed_rows is not None and spec.batched:
+                feeds[spec.name] = _pad(feeds[spec.name], self._fixed_rows)
+        if bad and not all(spec.batched for spec in self._signature.outputs):
+            raise next(iter(bad.values()))  # one value for the whole batch would come of the bad row too
+        outputs = dict(zip(self._output_names, self._session.run(self._output_names, feeds), strict=True))
+        for spec in self._signature.outputs:
+            if self._fixed_rows is not None and spec.batched:
+                outputs[spec.name] = outputs[spec.name][:rows]
+        if not bad:
+            return outputs
+        return [bad.get(row) or {name: array[row] for name, array in outputs.items()} for row in range(rows)]
+
+    def _warm_up(self, max_rows: int) -> tuple[str, ...]:
+        """Run zeros once as one row and once as a full batch; variable dimensions are taken as 1.
+
+        Raises:
+            LoadFailed: it failed although every dimension is known, or gave other numbers of rows.
+        """
+        for rows in {1: None, max_rows: None}:
+            if sum(_nbytes(input, rows) for input in self._signature.inputs) > WARM_UP_BYTES:
+                break
+            zeros = {input.name: _zeros(input, rows) for input in self._signature.inputs}
+            try:
+                outputs = self.run(zeros, [{}] * rows)
+            except Exception as err:  # the border to the native library
+                if any(-1 in input.shape for input in self._signature.inputs):
+                    return (f"not warmed up, for zeros with variable dimensions as 1 do not run: {err}"[:1000],)
+                raise load_failed(err, f"the warm-up of {rows} rows of zeros failed") from err
+            assert isinstance(outputs, Mapping), "zeros are valid texts"
+            self._check_rows(outputs, rows)
+        return ()
+
+    def _check_rows(self, outputs: Mapping[str, Array], rows: int) -> None:
+        for spec in self._signature.outputs:
+            shape = outputs[spec.name].shape
+            if spec.batched and (not shape or shape[0] != rows):
+                raise LoadFailed(
+                    f"output {spec.name!r} has shape {list(shape)} for a batch of {rows}, so it has no row for each "
+                    "row of the batch: declare `batched: false` for it in model.yaml, or leave it out of `outputs`"
+                )
+
+
+def _import_runtime(spec: ModelSpec) -> Any:
+    extra = "onnx-gpu" if spec.device.startswith("cuda") else "onnx"
+    try:
+        import onnxruntime
+    except ImportError as err:
+        raise LoadFailed(
+            f'engine onnxruntime needs the package onnxruntime: pip install "headrace[{extra}]" ({err})',
+            LoadFault.DEPENDENCY,
+        ) from err
+    return onnxruntime
+
+
+def _check_file(file: Path) -> None:
+    try:
+        with file.open("rb") as opened:
+            head = opened.read(len(_LFS_POINTER))
+    except OSError as err:
+        raise load_failed(err, f"{file} cannot be read") from err
+    if not head:
+        raise LoadFailed(f"{file} is empty")
+    if head == _LFS_POINTER:
+        raise LoadFailed(f"{file} is a Git LFS pointer, not the model: fetch it with git lfs pull")
+
+
+def _open_session(runtime: Any, file: Path, spec: ModelSpec) -> Any:
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads = spec.threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    # Threads that spin between batches take cores from the worker's loop and from other runners.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    provider, provider_options = _provider(runtime, spec.device)
+    try:
+        session = runtime.InferenceSession(
+            str(file), options, providers=[provider], provider_options=[provider_options]
+        )
+    except Exception as err:  # the border to the native library, whose exceptions have no common ancestor
+        raise load_failed(err, f"{file} cannot be opened by onnxruntime") from err
+    session.disable_fallback()
+    if session.get_providers()[0] != provider:
+        raise LoadFailed(
+            f"device {spec.device} asks for {provider}, but onnxruntime opened the model with "
+            f"{', '.join(session.get_providers())}: check the NVIDIA driver, CUDA and cuDNN",
+            LoadFault.DEPENDENCY,
+        )
+    return session
+
+
+def _provider(runtime: Any, device: str) -> tuple[str, dict[str, str]]:
+    """The execution provider of a device. There is no quiet fallback: a model for a GPU never runs on the CPU."""
+    kind, _, index = device.partition(":")
+    if kind == "cpu":
+        return "CPUExecutionProvider", {}
+    if kind != "cuda":
+        raise LoadFailed(f"device {device!r} is not known to engine onnxruntime: use cpu or cuda:N")
+    available = runtime.get_available_providers()
+    if "CUDAExecutionProvider" not in available:
+        raise LoadFailed(
+            f"device {device} needs CUDAExecutionProvider, but this onnxruntime has {', '.join(available)}: "
+            'pip uninstall onnxruntime, then pip install "headrace[onnx-gpu]"',
+            LoadFault.DEPENDENCY,
+        )
+    return "CUDAExecutionProvider", {"device_id": index or "0"}
+
+
+def _nodes(arguments: Sequence[Any]) -> list[Node]:
+    return [Node(argument.name, argument.type, tuple(argument.shape)) for argument in arguments]
+
+
+def _clamp(max_batch_size: int, found: OnnxSignature) -> tuple[int, tuple[str, ...]]:
+    """Most rows a batch, and warnings."""
+    fixed = found.fixed_rows
+    if fixed is None or max_batch_size <= fixed:
+        return max_batch_size, found.warnings
+    warning = f"model.onnx fixes the batch dimension at {fixed}: max_batch_size {max_batch_size} is lowered to {fixed}"
+    return fixed, (*found.warnings, warning)
+
+
+def _decode(spec: TensorSpec, array: Array, bad: dict[int, InvalidRequest]) -> Array:
+    """Texts as onnxruntime takes them; a row that is not UTF-8 is noted in `bad` and left empty."""
+    texts = np.empty(array.size, dtype=object)
+    rows = array.shape[0] if spec.batched and array.size else 1
+    for place, element in enumerate(array.reshape(-1).tolist()):
+        try:
+            texts[place] = element.decode()
+        except UnicodeDecodeError as err:
+            if not spec.batched:
+                raise InvalidRequest(f"input {spec.name!r} is not valid UTF-8: {err}") from err
+            bad[place * rows // array.size] = InvalidRequest(f"input {spec.name!r} is not valid UTF-8: {err}")
+            texts[place] = ""
+    return texts.reshape(array.shape)
+
+
+def _pad(array: Array, rows: int) -> Array:
+    """Repeat the last row up to a fixed number of rows."""
+    missing = rows - len(array)
+    return array if missing <= 0 else np.concatenate([array, np.repeat(array[-1:], missing, axis=0)])
+
+
+def _shape(spec: TensorSpec, rows: int) -> tuple[int, ...]:
+    sizes = tuple(1 if size == -1 else size for size in spec.shape)
+    return (rows, *sizes) if spec.batched else sizes
+
+
+def _nbytes(spec: TensorSpec, rows: int) -> int:
+    return math.prod(_shape(spec, rows)) * (item_bytes(spec.datatype) or 16)
+
+
+def _zeros(spec: TensorSpec, rows: int) -> Array:
+    if spec.datatype is Datatype.BYTES:
+        return np.full(_shape(spec, rows), b"", dtype=object)
+    return np.zeros(_shape(spec, rows), dtype=numpy_dtype(spec.datatype))
