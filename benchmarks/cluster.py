@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Self
@@ -15,6 +16,8 @@ REPLY_PARTITIONS = 32
 REPLY_PARTITION = 7
 FILL_BATCH_BYTES = 256 * 1024
 READ_LIMIT_MS = 10_000
+# A new broker's group coordinator is not there at first, which aiokafka calls an error; what really fails raises.
+logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
 
 
 class Cluster:

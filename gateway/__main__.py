@@ -16,12 +16,12 @@ FOREIGN = frozenset({"models", "model"})
 
 
 def main() -> int:
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
         settings = load_settings(GatewaySettings, {}, os.environ, None, FOREIGN)
     except SettingsError as err:
         sys.stderr.write(f"{err}\n")
         return 2
+    logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     return run(settings)
 
 

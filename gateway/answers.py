@@ -9,7 +9,7 @@ import msgspec
 from producer_sdk.errors import HeadraceError
 from producer_sdk.wire import sendable
 
-from .call import Answer, Call
+from .call import Answer, Call, header
 from .status import RETRY_AFTER_S, MethodNotAllowed, status_of
 
 
@@ -22,7 +22,8 @@ def error_answer(call: Call, error: HeadraceError, beside: Mapping[str, object] 
         headers.append((b"retry-after", b"%d" % retry_after_s))
     if isinstance(error, MethodNotAllowed):
         headers.append((b"allow", error.allow.encode("ascii")))
-    if call.close:
+    # A caller that waits for "100 Continue" may, once refused, send the body or its next request: nobody can tell.
+    if call.close or (not call.body_read and header(call, b"expect") is not None):
         headers.append((b"connection", b"close"))
     body = {**(beside or {}), "id": call.id, "error": sendable(error.message), "code": str(error.code)}
     return Answer(msgspec.json.encode(body), status, headers)

@@ -14,6 +14,8 @@ from producer_sdk.tensors import Tensor
 from producer_sdk.topics import check_id
 from producer_sdk.wire import Scalar
 
+from .models import Served
+
 MICROSECONDS = 1e-6
 
 
@@ -21,12 +23,13 @@ class Ask(Struct, frozen=True, gc=False):
     """One inference request.
 
     Attributes:
+        served: the model that it asks.
         options: version, deadline, tenant, and the parameters that go to the model.
         outputs: names of the outputs wanted; None means all.
     """
 
     id: str
-    model: str
+    served: Served
     inputs: Mapping[str, Tensor]
     options: Options
     outputs: tuple[str, ...] | None = None

@@ -19,8 +19,6 @@ async def read_body(call: Call, admission: Admission, *, max_bytes: int, timeout
         InvalidRequest: a content coding, a bad Content-Length, or it did not arrive within the time.
         Cancelled: the caller went away.
     """
-    # A caller that waits for our "100 Continue" may, once refused, send the body or its next request: nobody can tell.
-    call.close = header(call, b"expect") is not None
     _check_head(call, max_bytes)
     held = 0
     chunks: list[bytes] = []
@@ -37,7 +35,7 @@ async def read_body(call: Call, admission: Admission, *, max_bytes: int, timeout
                 held += len(chunk)
                 chunks.append(chunk)
                 if not message.get("more_body", False):
-                    call.close = False
+                    call.body_read = True
                     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
     except BaseException as err:
         admission.drop(held)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any
 
-Message = dict[str, Any]
-Scope = dict[str, Any]
+Message = MutableMapping[str, Any]
+Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
@@ -28,7 +28,8 @@ class Call:
         known_model: the name, once it proved to be a model: only such names become metric labels.
         surface: metric label.
         started_s: monotonic.
-        close: whether the connection ends with the answer, because the rest of the body will not be read.
+        body_read: whether the whole body was read.
+        close: whether the connection ends with the answer, because the rest of the body is not waited for.
     """
 
     id: str
@@ -40,6 +41,7 @@ class Call:
     version: str | None = None
     known_model: str | None = None
     surface: str = "other"
+    body_read: bool = False
     close: bool = False
 
 

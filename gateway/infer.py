@@ -25,11 +25,14 @@ T = TypeVar("T")
 class Surface(Protocol):
     """One way to write requests and answers."""
 
-    async def read(self, call: Call, body: bytes) -> Ask:
-        """What is asked. Sets `call.id` as soon as it is known. Raises HeadraceError."""
+    async def read(self, call: Call, body: bytes, served: Served | None) -> Ask:
+        """What is asked, and of which model: `served` is the one of the path, if any.
+
+        Sets `call.id` as soon as it is known. Raises HeadraceError.
+        """
         ...
 
-    def write(self, call: Call, served: Served, reply: Reply) -> bytes:
+    def write(self, call: Call, ask: Ask, reply: Reply) -> bytes:
         """The answer's body."""
         ...
 
@@ -48,8 +51,8 @@ class Inference:
 
         1. find the model, where the path names it: an unknown one costs nothing more
         2. read the body, within its caps
-        3. read what is asked
-        4. find the model that serves it, check the inputs against its signature
+        3. read what is asked, and find the model where only the body names it
+        4. check the inputs against the model's signature
         5. take one of the model's places
         6. call it through Kafka, until its deadline or until the caller goes away
         7. write the answer
@@ -57,22 +60,22 @@ class Inference:
         Raises:
             HeadraceError: any typed error.
         """
-        if call.model is not None:  # 1
-            await self._find(call, call.model, call.url_version)
+        served = None
+        if call.model is not None:
+            served = await self._models.serving(call, call.model, call.url_version)  # 1
         body = await self._body(call)  # 2
         try:
-            ask = await surface.read(call, body)  # 3
-            served = await self._find(call, ask.model, ask.options.version)  # 4
-            if served.signature is not None:
-                check_inputs(served.signature, ask.inputs)
-                check_outputs(served.signature, ask.outputs)
-            deadline_s = self._deadline_s(call, ask, served)
-            with self._admission.slot(served.name):  # 5
+            ask = await surface.read(call, body, served)  # 3
+            if ask.served.signature is not None:
+                check_inputs(ask.served.signature, ask.inputs)  # 4
+                check_outputs(ask.served.signature, ask.outputs)
+            deadline_s = self._deadline_s(call, ask)
+            with self._admission.slot(ask.served.name):  # 5
                 reply = await unless_gone(call.receive, self._call(ask, deadline_s))  # 6
         finally:
             self._admission.drop(len(body))
         call.version = reply.version
-        return Answer(surface.write(call, served, reply))  # 7
+        return Answer(surface.write(call, ask, reply))  # 7
 
     async def _body(self, call: Call) -> bytes:
         if header(call, b"inference-header-content-length") is not None:
@@ -84,15 +87,9 @@ class Inference:
             call, self._admission, max_bytes=settings.max_body_bytes, timeout_s=settings.body_timeout_s
         )
 
-    async def _find(self, call: Call, model: str, version: str | None) -> Served:
-        self._models.recognise(call, model)
-        served = await self._models.serving(model, version)
-        call.version = served.version
-        return served
-
     async def _call(self, ask: Ask, deadline_s: float) -> Reply:
         return await self._client.infer(
-            ask.model,
+            ask.served.name,
             ask.inputs,
             id=ask.id,
             version=ask.options.version,
@@ -103,9 +100,11 @@ class Inference:
             outputs=ask.outputs,
         )
 
-    def _deadline_s(self, call: Call, ask: Ask, served: Served) -> float:
+    def _deadline_s(self, call: Call, ask: Ask) -> float:
         """What is left of the deadline, which counts from the head of the HTTP request."""
-        asked = ask.options.deadline_s or served.announcement.default_deadline_s or self._settings.default_deadline_s
+        asked = (
+            ask.options.deadline_s or ask.served.announcement.default_deadline_s or self._settings.default_deadline_s
+        )
         if asked > self._settings.max_deadline_s:
             raise InvalidRequest(
                 f"a deadline of {asked:g} s is longer than the {self._settings.max_deadline_s:g} s that this gateway "

@@ -74,10 +74,7 @@ class StatusPages:
 
     async def _view(self, call: Call) -> ModelView:
         assert call.model is not None
-        self._models.recognise(call, call.model)
-        view = await self._models.view(call.model, call.url_version)
-        call.version = call.url_version or call.version
-        return view
+        return await self._models.view(call, call.model, call.url_version)
 
 
 def _not_ready(call: Call, error: HeadraceError) -> Answer:

@@ -63,42 +63,40 @@ class Models:
         self._topics = topics
         self._v1_model = v1_model
 
-    def recognise(self, call: Call, model: str) -> None:
-        """Note on the call which model it is about, and the default version where it is announced."""
-        call.model = model
-        view = self._directory.get(model)
-        if view is not None:
-            call.known_model = model
-            call.version = default_version(view)
-
     def names(self) -> list[str]:
         """All that are announced, ready or not."""
         return sorted(self._directory.models())
 
-    async def view(self, model: str, version: str | None) -> ModelView:
-        """What is announced of a model, ready or not.
+    async def view(self, call: Call, model: str, version: str | None) -> ModelView:
+        """What is announced of a model, ready or not. The call notes what it is about, for its headers and metrics.
 
         Raises:
             UnknownModel: there is no such model, or it does not have the version.
             ModelNotReady: its topics exist, but no worker says anything of it.
         """
+        call.model = model
         view = self._directory.get(model)
         if view is None:
             raise await self._absent(model)
-        if version is not None and view.versions and version not in view.versions:
+        call.known_model = model
+        call.version = default_version(view)
+        if version is None:
+            return view
+        if view.versions and version not in view.versions:
             raise UnknownModel(
                 f"model '{model}' has no version {version[:SHOWN_NAME_CHARS]!r}: it has {', '.join(view.versions)}"
             )
+        call.version = version
         return view
 
-    async def serving(self, model: str, version: str | None) -> Served:
+    async def serving(self, call: Call, model: str, version: str | None) -> Served:
         """The model, ready to answer.
 
         Raises:
             UnknownModel: as `view`.
             ModelNotReady: no live worker serves it now; a caller that waits would wait in vain.
         """
-        view = await self.view(model, version)
+        view = await self.view(call, model, version)
         if view.state is not ModelState.READY:
             raise ModelNotReady(why_not_ready(view))
         announcement = view.newest

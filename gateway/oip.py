@@ -10,7 +10,7 @@ from producer_sdk.wire import Reply
 
 from .ask import Ask, options_over_http, read_id, shortened
 from .call import Call
-from .models import Served
+from .models import Models, Served
 
 TIMEOUT = "timeout"
 
@@ -21,9 +21,12 @@ class OipSurface:
     Triton's request parameter `timeout` shortens the deadline; its others, `priority` among them, go to the model.
     """
 
-    async def read(self, call: Call, body: bytes) -> Ask:
-        """Raises InvalidRequest: the body is none of the protocol, or its parameters contradict the path."""
-        assert call.model is not None
+    def __init__(self, models: Models) -> None:
+        self._models = models
+
+    async def read(self, call: Call, body: bytes, served: Served | None) -> Ask:
+        """Raises HeadraceError: the body is none of the protocol, contradicts the path, or asks for another version."""
+        assert served is not None
         asked = read_infer_body(body)
         call.id = read_id(asked.id, call.id)
         options = options_over_http(asked.parameters, call.url_version)
@@ -31,8 +34,10 @@ class OipSurface:
             rest = {name: value for name, value in options.parameters.items() if name != TIMEOUT}
             deadline_s = shortened(options.deadline_s, options.parameters[TIMEOUT])
             options = replace(options, deadline_s=deadline_s, parameters=rest)
-        return Ask(call.id, call.model, asked.inputs, options, asked.outputs)
+        if options.version != call.url_version:
+            served = await self._models.serving(call, served.name, options.version)
+        return Ask(call.id, served, asked.inputs, options, asked.outputs)
 
-    def write(self, call: Call, served: Served, reply: Reply) -> bytes:
+    def write(self, call: Call, ask: Ask, reply: Reply) -> bytes:
         outputs = {name: Tensor.from_array(array) for name, array in reply.outputs.items()}
         return encode_json_reply(reply.id, reply.model, reply.version, outputs, reply.parameters)

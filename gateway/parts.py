@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from importlib.metadata import PackageNotFoundError, version
 
 from producer_sdk import Client
-from producer_sdk.broker import Broker
+from producer_sdk.broker import Broker, BrokerError
 from producer_sdk.directory import ModelDirectory
 from producer_sdk.topics import Topics
 
@@ -60,13 +60,17 @@ class Parts:
             await topic_names.start()
             opened.push_async_callback(client.close)
             await client.start()
-            self.health.checks = (lambda: _lost_directory(directory),)
+            await client.listen()
+            self.health.checks = (
+                lambda: _unread("announcements", directory.failed),
+                lambda: _unread("replies", client.deaf),
+            )
             yield self._app(client, Models(directory, topic_names, topics, self.settings.v1_model))
 
     def _app(self, client: Client, models: Models) -> App:
         inference = Inference(client, models, self.admission, self.settings)
         pages = StatusPages(models, self.health, own_version())
-        return App(endpoints(pages, inference, OipSurface(), V1Surface(models)), self.admission, self.metrics)
+        return App(endpoints(pages, inference, OipSurface(models), V1Surface(models)), self.admission, self.metrics)
 
 
 def own_version() -> str:
@@ -77,6 +81,5 @@ def own_version() -> str:
         return ""
 
 
-def _lost_directory(directory: ModelDirectory) -> str | None:
-    failed = directory.failed
-    return None if failed is None else f"the announcements cannot be read: {failed.message}"
+def _unread(what: str, failed: BrokerError | None) -> str | None:
+    return None if failed is None else f"{what} cannot be read: {failed.message}"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
 
 from producer_sdk.errors import InvalidRequest
 
+MOST_REMEMBERED_BYTES = 256
 _BAD_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 
 
@@ -25,6 +27,10 @@ def find_target(raw_path: bytes) -> Target:
     Raises:
         InvalidRequest: its percent-encoding or UTF-8 is broken.
     """
+    return _remembered(raw_path) if len(raw_path) <= MOST_REMEMBERED_BYTES else _read(raw_path)
+
+
+def _read(raw_path: bytes) -> Target:
     segments = [_decode(segment) for segment in raw_path.split(b"/")]
     if segments[-1] == "" and len(segments) > 2:
         segments.pop()
@@ -34,6 +40,9 @@ def find_target(raw_path: bytes) -> Target:
     if len(rest) >= 2 and rest[0] == "versions":
         version, rest = rest[1], rest[2:]
     return Target("/".join(["/v2/models/{m}", *rest]), model, version)
+
+
+_remembered = lru_cache(maxsize=1024)(_read)
 
 
 def _decode(segment: bytes) -> str:

@@ -30,7 +30,7 @@ class V1Surface:
     def __init__(self, models: Models) -> None:
         self._models = models
 
-    async def read(self, call: Call, body: bytes) -> Ask:
+    async def read(self, call: Call, body: bytes, served: Served | None) -> Ask:
         """Raises HeadraceError: the body is not valid, or the model it means does not answer."""
         fields = _read_object(body)
         call.id = read_id(fields.pop("id", None), call.id)
@@ -41,14 +41,13 @@ class V1Surface:
         if not isinstance(prompt, str):
             raise InvalidRequest("'prompt' is missing" if prompt is None else "'prompt' must be text")
         options = options_over_http(_scalars(fields), None)
-        model = self._models.v1_model(named)
-        self._models.recognise(call, model)
-        served = await self._models.serving(model, options.version)
+        served = await self._models.serving(call, self._models.v1_model(named), options.version)
         name, tensor = _input(served, prompt)
         chosen = _output_name(served)
-        return Ask(call.id, model, {name: tensor}, options, None if chosen is None else (chosen,))
+        return Ask(call.id, served, {name: tensor}, options, None if chosen is None else (chosen,))
 
-    def write(self, call: Call, served: Served, reply: Reply) -> bytes:
+    def write(self, call: Call, ask: Ask, reply: Reply) -> bytes:
+        served = ask.served
         name = _output_name(served) or served.announcement.v1_output or OUTPUT
         if name not in reply.outputs:
             name = next(iter(reply.outputs), name)

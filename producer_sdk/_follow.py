@@ -50,15 +50,10 @@ class Follower:
         Raises:
             BrokerError: the broker did not answer.
         """
+        end = None if self._from_end else await self._find_end()
         reader = await self._open()
-        try:
-            ends = await reader.end_offsets(frozenset({self._partition}))
-        except BaseException:
-            await reader.stop()
-            raise
-        self.end_at_start = ends[self._partition]
-        # Nobody can have answered us between the reader's position and this end: no request of ours was out yet.
-        self.position = self.end_at_start if self._from_end else 0
+        self.position = reader.positions()[self._partition]
+        self.end_at_start = self.position if end is None else end
         if self.position >= self.end_at_start:
             self.caught_up.set()
         self._task = asyncio.create_task(self._follow(reader), name=f"headrace-follow-{self._partition.topic}")
@@ -68,6 +63,15 @@ class Follower:
         self._stopping.set()
         if self._task is not None:
             await self._task
+
+    async def _find_end(self) -> int:
+        # A started reader would answer `end_offsets` only after its fetch, which waits a second for records.
+        at_end = self._broker.reader(frozenset({self._partition}), from_end=True)
+        try:
+            await at_end.start()
+            return at_end.positions()[self._partition]
+        finally:
+            await at_end.stop()
 
     async def _open(self) -> Consumer:
         reader = self._broker.reader(frozenset({self._partition}), from_end=self._from_end)

@@ -29,10 +29,11 @@ class KafkaAdmin:
     async def start(self) -> None:
         self._client = AIOKafkaAdminClient(**self._options.connection(self._name))
         try:
-            await self._in_time("be reached", self._client.start)
-        except BrokerError:
+            async with asyncio.timeout(self._options.send_timeout_s):
+                await self._client.start()
+        except KAFKA_FAULTS as err:
             await self.stop()
-            raise
+            raise BrokerError(f"no connection to Kafka at {self._name}: {err!r}") from err
 
     async def topics(self) -> Mapping[str, int]:
         cluster = await self._in_time("list its topics", self._client._client.fetch_all_metadata)
@@ -80,6 +81,7 @@ class KafkaAdmin:
 
     async def _in_time(self, what: str, ask: Callable[[], Awaitable[T]]) -> T:
         """Ask, again after faults that pass by themselves, within the time of a send."""
+        fault: KafkaError | None = None
         try:
             async with asyncio.timeout(self._options.send_timeout_s):
                 while True:
@@ -88,9 +90,10 @@ class KafkaAdmin:
                     except KafkaError as err:
                         if not err.retriable:
                             raise
-                        await asyncio.sleep(self._options.retry_backoff_s)
+                        fault = err
+                    await asyncio.sleep(self._options.retry_backoff_s)
         except KAFKA_FAULTS as err:
-            raise BrokerError(f"Kafka at {self._name} could not {what}: {err!r}") from err
+            raise BrokerError(f"Kafka at {self._name} could not {what}: {fault or err!r}") from err
 
 
 def _new_topic(topic: Topic) -> Any:

@@ -112,6 +112,15 @@ class KafkaConsumer(ABC):
             raise BrokerError(f"Kafka at {self._name} gave no end offsets: {err!r}") from err
         return {partition: ends[partition] for partition in partitions}
 
+    def positions(self) -> Mapping[TopicPartition, int]:
+        states = self._consumer._subscription.subscription.assignment
+        positions = {}
+        for partition in self._partitions:
+            state = states.state_value(partition) if states is not None else None
+            if state is not None and state.has_valid_position:
+                positions[partition] = state.position
+        return positions
+
     def lag(self) -> Mapping[TopicPartition, int]:
         states = self._consumer._subscription.subscription.assignment
         lag = {}
@@ -137,7 +146,7 @@ class KafkaConsumer(ABC):
             raise ConsumerStoppedError("the consumer is stopped" if self._stopped else "the consumer is not started")
         for task in self._watched:
             if task.done():
-                raise ConsumerStoppedError(f"aiokafka's task {task.get_coro().__qualname__} ended") from _end_of(task)
+                raise ConsumerStoppedError(f"a task of aiokafka ended: {task!r}") from _end_of(task)
         consumer._coordinator.check_errors()
         subscription = consumer._subscription
         if self._held or subscription.reassignment_in_progress:

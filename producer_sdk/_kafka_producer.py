@@ -59,42 +59,32 @@ class KafkaProducer:
         await self._renewed()
 
     async def publish(self, topic: str, record: Outgoing, partition: int | None = None) -> Acknowledged:
-        key, value, headers, timestamp_ms = record
-        if key is None and value is None:
+        if record.key is None and record.value is None:
             raise ValueError("a record needs a key or a value")
         while True:
             session = self._session
             if session is None or session.broken:
                 session = await self._renewed()
             known = session.topics.get(topic) or await session.look_up(topic)
-            if partition is None and key is None:
-                chosen: int | None = next(known.spread)
-            else:
-                chosen = _checked(topic, partition, known.partitions)
             try:
-                future = await session.producer.send(
-                    topic, value, key, chosen, timestamp_ms, list(headers) if headers else None
-                )
+                future = await session.send(known.place(partition, record.key), record)
+                return Acknowledged(future, session, topic, record)
             except ProducerClosed:
                 session.broken = True  # it ended while the record waited for room: the record goes with the next
             except KafkaError as err:
                 raise self._unsent(err, topic, record) from err
-            else:
-                session.expect(future)
-                return Acknowledged(future, session, topic, record)
 
     async def publish_batch(self, topic: str, partition: int, records: Sequence[Outgoing]) -> int:
         session = self._session
         if session is None or session.broken:
             session = await self._renewed()
         known = session.topics.get(topic) or await session.look_up(topic)
-        _checked(topic, partition, known.partitions)
+        place = known.place(partition, None)
         batches = self._packed(session, topic, records)
         acknowledgements: list[asyncio.Future[Any]] = []
         try:
             for batch in batches:
-                acknowledgements.append(await session.producer.send_batch(batch, topic, partition=partition))
-                session.expect(acknowledgements[-1])
+                acknowledgements.append(await session.send_batch(place, batch))
             placed = [await acknowledgement for acknowledgement in acknowledgements]
         except KafkaError as err:
             session.broken = True
@@ -171,12 +161,6 @@ class KafkaProducer:
     def _too_large(self, topic: str, size: int) -> PayloadTooLarge:
         limit = self._options.max_record_bytes
         return PayloadTooLarge(f"the record for topic {topic!r} has {size} bytes: at most {limit} are accepted")
-
-
-def _checked(topic: str, partition: int | None, partitions: frozenset[int]) -> int | None:
-    if partition is not None and partition not in partitions:
-        raise BrokerError(f"topic {topic!r} has no partition {partition}: it has {len(partitions)}")
-    return partition
 
 
 def _size(record: Outgoing) -> int:

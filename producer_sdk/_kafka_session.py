@@ -14,10 +14,13 @@ from itertools import cycle
 from typing import Any, NamedTuple
 
 from aiokafka import AIOKafkaProducer
-from aiokafka.errors import KafkaError, KafkaTimeoutError, ProducerClosed
+from aiokafka import TopicPartition as KafkaPartition
+from aiokafka.errors import KafkaError, KafkaTimeoutError, MessageSizeTooLargeError, ProducerClosed
+from aiokafka.partitioner import murmur2
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from ._kafka_options import KafkaOptions
-from .broker import BrokerError
+from .broker import BrokerError, Outgoing
 
 KAFKA_FAULTS = (KafkaError, OSError)
 _KILL_LIMIT_S = 1.0
@@ -27,8 +30,19 @@ _TRIM_AT = 10_000
 class KnownTopic(NamedTuple):
     """`spread` goes round the partitions that have a leader."""
 
-    partitions: frozenset[int]
-    spread: Iterator[int]
+    name: str
+    partitions: dict[int, KafkaPartition]
+    spread: Iterator[KafkaPartition]
+
+    def place(self, partition: int | None, key: bytes | None) -> KafkaPartition:
+        """That partition, else one by Kafka's hash of the key, else the next. Raises BrokerError if there is none."""
+        if partition is None:
+            if key is None:
+                return next(self.spread)
+            partition = (murmur2(key) & 0x7FFFFFFF) % len(self.partitions)
+        if partition not in self.partitions:
+            raise BrokerError(f"topic {self.name!r} has no partition {partition}: it has {len(self.partitions)}")
+        return self.partitions[partition]
 
 
 class Session:
@@ -47,6 +61,8 @@ class Session:
             max_request_size=options.max_record_bytes,
         )
         self._name = bootstrap_servers
+        self._accumulator = self.producer._message_accumulator
+        self._max_record_bytes = options.max_record_bytes
         self._timeout_s = options.send_timeout_s
         self._loop = asyncio.get_running_loop()
         self._expected: deque[tuple[float, asyncio.Future[Any]]] = deque()
@@ -85,16 +101,42 @@ class Session:
             raise BrokerError(f"topic {topic!r} does not exist at {self._name}: create it first")
         led = list(client.cluster.available_partitions_for_topic(topic) or partitions)
         # Many producers start together: each begins its round elsewhere.
-        known = self.topics[topic] = KnownTopic(frozenset(partitions), cycle(random.sample(led, len(led))))
+        places = {partition: KafkaPartition(topic, partition) for partition in sorted(partitions)}
+        spread = cycle([places[partition] for partition in random.sample(led, len(led))])
+        known = self.topics[topic] = KnownTopic(topic, places, spread)
         return known
 
-    def expect(self, future: asyncio.Future[Any]) -> None:
+    async def send(self, place: KafkaPartition, record: Outgoing) -> asyncio.Future[Any]:
+        """Queue one record; waits while the partition's buffer is full. Raises KafkaError.
+
+        It leaves out what aiokafka's own `send` does for each record: look-ups that `look_up` has done once.
+        """
+        key, value, headers, timestamp_ms = record
+        named = list(headers) if headers else []
+        if DefaultRecordBatchBuilder.estimate_size_in_bytes(key, value, named) > self._max_record_bytes:
+            raise MessageSizeTooLargeError
+        future: asyncio.Future[Any] = await self._accumulator.add_message(
+            place, key, value, self._timeout_s, timestamp_ms, named
+        )
+        self._expect(future)
+        return future
+
+    async def send_batch(self, place: KafkaPartition, batch: Any) -> asyncio.Future[Any]:
+        """Queue a closed batch; waits while another is queued for the partition. Raises KafkaError."""
+        future: asyncio.Future[Any] = await self._accumulator.add_batch(batch, place, self._timeout_s)
+        self._expect(future)
+        return future
+
+    def _expect(self, future: asyncio.Future[Any]) -> None:
         """Fail the future with KafkaTimeoutError, and end the session, unless it is done in time."""
-        self._expected.append((self._loop.time() + self._timeout_s, future))
+        expected = self._expected
+        while expected and expected[0][1].done():  # thousands of finished futures would cost the garbage collector much
+            expected.popleft()
+        expected.append((self._loop.time() + self._timeout_s, future))
         if self._timer is None:
             self._timer = self._loop.call_later(self._timeout_s, self._expire)
-        elif len(self._expected) > self._trim_at:
-            self._expected = deque(entry for entry in self._expected if not entry[1].done())
+        elif len(expected) > self._trim_at:
+            self._expected = deque(entry for entry in expected if not entry[1].done())
             self._trim_at = max(_TRIM_AT, 2 * len(self._expected))
 
     async def close(self, timeout_s: float) -> None:
@@ -121,7 +163,7 @@ class Session:
         """End all tasks of the aiokafka producer: its own stop waits for acknowledgements without a limit."""
         producer = self.producer
         producer._closed = True
-        sender_task, accumulator = producer._sender.sender_task, producer._message_accumulator
+        sender_task, accumulator = producer._sender.sender_task, self._accumulator
         if sender_task is not None:
             sender_task.cancel()
         await producer.client.close()

@@ -65,6 +65,9 @@ class MemoryConsumer:
     async def end_offsets(self, partitions: frozenset[TopicPartition]) -> Mapping[TopicPartition, int]:
         return {partition: len(self._logs.log(partition)) for partition in partitions}
 
+    def positions(self) -> Mapping[TopicPartition, int]:
+        return dict(self._positions)
+
     def lag(self) -> Mapping[TopicPartition, int]:
         return {
             partition: max(0, len(self._logs.log(partition)) - position)

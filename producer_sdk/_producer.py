@@ -38,7 +38,8 @@ class Route:
         self._turns = itertools.cycle([*range(first, partitions), *range(first)])
 
     def next_partition(self) -> int:
-        return next(self._turns)
+        partition: int = next(self._turns)
+        return partition
 
 
 class Sender:

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from ._follow import Follower
 from ._pending import Outcome, Pending, Waiter
-from .broker import Admin, Broker, Record, TopicPartition
+from .broker import Admin, Broker, BrokerError, Record, TopicPartition
 from .errors import Cancelled, HeadraceError, InvalidRequest
 from .oip import decode_json_reply
 from .system_topics import ensure_system_topics
@@ -70,6 +70,11 @@ class Replies:
             self._foreign,
             self._unreadable,
         )
+
+    @property
+    def failed(self) -> BrokerError | None:
+        """Why nothing is read at the moment; None while all is well, and before `start`."""
+        return None if self._follower is None else self._follower.failed
 
     async def start(self, admin: Admin) -> ReplyTo:
         """Fix the position in the reply partition, once; the return address.

@@ -156,6 +156,10 @@ class Consumer(Protocol):
 
     async def end_offsets(self, partitions: frozenset[TopicPartition]) -> Mapping[TopicPartition, int]: ...
 
+    def positions(self) -> Mapping[TopicPartition, int]:
+        """Offset of the next record to poll by partition, at once; partitions whose position is not known are absent."""
+        ...
+
     def lag(self) -> Mapping[TopicPartition, int]:
         """Records not yet polled by partition, from the last fetch; partitions never fetched are absent."""
         ...

@@ -14,7 +14,7 @@ from ._pending import Outcome, Waiter
 from ._producer import Route, Sender, Sending
 from ._replies import Counters, Replies
 from ._window import Source, Steps, Window
-from .broker import Broker, Outgoing
+from .broker import Broker, BrokerError, Outgoing
 from .errors import Cancelled, DeadlineExceeded, HeadraceError, InvalidRequest
 from .topics import ReplyTo, Topics, new_id, parse_reply_to
 from .wire import Reply, Scalar
@@ -104,6 +104,19 @@ class Client:
             await self.close()
             raise
         sender.start()
+
+    async def listen(self) -> None:
+        """Begin to read replies now, so that the first request need not wait for it.
+
+        Raises:
+            BrokerError: the broker did not answer, or a topic could not be created.
+        """
+        await self._replies.start(self._open().admin)
+
+    @property
+    def deaf(self) -> BrokerError | None:
+        """Why replies cannot be read at the moment; None while all is well."""
+        return self._replies.failed
 
     async def close(self) -> None:
         """End what waits with Cancelled, flush what was published, disconnect. May be called again."""

@@ -7,10 +7,15 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import hypothesis
 import pytest
 
 from headrace.local_kafka import KAFKA_VERSION, LocalKafka, prepare
 from producer_sdk.kafka import KafkaBroker
+
+# A busy machine must not fail a property: the limit of pytest-timeout holds for these tests too.
+hypothesis.settings.register_profile("headrace", deadline=None)
+hypothesis.settings.load_profile("headrace")
 
 GIVEN_VARIABLE = "HEADRACE_TEST_BOOTSTRAP_SERVERS"
 BROKER_LINE = pytest.StashKey[str]()

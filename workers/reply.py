@@ -10,9 +10,9 @@ from producer_sdk.oip import encode_json_error, encode_json_reply
 
 from producer_sdk.broker import Outgoing
 from producer_sdk.errors import DeadlineExceeded, HeadraceError, PayloadTooLarge
-from producer_sdk.tensors import Tensor, tensor_ext
+from producer_sdk.tensors import Tensor
 from producer_sdk.topics import ReplyTo, Topics
-from producer_sdk.wire import Form, encode_error, encode_reply
+from producer_sdk.wire import Form, Request, encode_error, encode_reply
 
 from .retry import Span
 from .work import Answer, Batch, Block, Outcome, Part, Rejected, Work
@@ -67,34 +67,36 @@ class Scribe:
     def _result(self, work: Work, cuts: Sequence[_Cut], row: int, parameters: Mapping[str, Any]) -> Outcome:
         request = work.request
         wanted = request.outputs
-        chosen = cuts if wanted is None else [cut for cut in cuts if cut.block.name in wanted]
-        if request.form is Form.MSGPACK:
-            exts = {
-                cut.block.name: tensor_ext(cut.block.datatype, cut.shape(work.rows), cut.data(row, work.rows))
-                for cut in chosen
-            }
-            value = encode_reply(request.id, self._model, self._version, exts, parameters)
-        else:
-            tensors = {
-                cut.block.name: Tensor(cut.block.datatype, cut.shape(work.rows), cut.data(row, work.rows))
-                for cut in chosen
-            }
-            value = encode_json_reply(request.id, self._model, self._version, tensors, parameters)
+        tensors = {
+            cut.block.name: Tensor(cut.block.datatype, cut.shape(work.rows), cut.data(row, work.rows))
+            for cut in cuts
+            if wanted is None or cut.block.name in wanted
+        }
+        nbytes = sum(len(tensor.data) for tensor in tensors.values())
+        # No JSON text is shorter than a quarter of the bytes; writing out what cannot be sent would hold up the loop.
+        if (nbytes if request.form is Form.MSGPACK else nbytes // 4) > self._max_value_bytes:
+            return self.failed(work, self._too_large(nbytes))
+        try:
+            value = self._value(request, tensors, parameters)
+        except HeadraceError as err:  # the model gave names that no reply can hold
+            return self.failed(work, err)
         if len(value) > self._max_value_bytes:
-            return self.failed(work, self.too_large(len(value)))
-        address = request.reply_to or self._results
-        return Outcome(
-            request.id,
-            OK,
-            address,
-            Outgoing(request.id.encode(), value),
-            work.source,
-            work.lane,
-            work.arrived,
-            request.form,
-        )
+            return self.failed(work, self._too_large(len(value)))
+        return self._outcome(work, OK, value)
 
-    def too_large(self, nbytes: int) -> PayloadTooLarge:
+    def _value(self, request: Request, tensors: Mapping[str, Tensor], parameters: Mapping[str, Any]) -> bytes:
+        if request.form is Form.JSON:
+            return encode_json_reply(request.id, self._model, self._version, tensors, parameters)
+        exts = {name: tensor.to_ext() for name, tensor in tensors.items()}
+        return encode_reply(request.id, self._model, self._version, exts, parameters)
+
+    def _outcome(self, work: Work, code: str, value: bytes) -> Outcome:
+        request = work.request
+        address = request.reply_to or self._results
+        outgoing = Outgoing(request.id.encode(), value)
+        return Outcome(request.id, code, address, outgoing, work.source, work.lane, work.arrived, request.form)
+
+    def _too_large(self, nbytes: int) -> PayloadTooLarge:
         return PayloadTooLarge(
             f"the reply takes {nbytes} bytes, more than the {self._max_value_bytes} that a record may hold: ask for "
             "fewer rows or fewer outputs, or raise max_record_bytes here and on the broker"
@@ -102,11 +104,7 @@ class Scribe:
 
     def failed(self, work: Work, error: HeadraceError) -> Outcome:
         """The error reply to a request."""
-        request = work.request
-        address = request.reply_to or self._results
-        value = self._error_value(request.id, request.form, error)
-        outgoing = Outgoing(request.id.encode(), value)
-        return Outcome(request.id, error.code, address, outgoing, work.source, work.lane, work.arrived, request.form)
+        return self._outcome(work, error.code, self._error_value(work.request.id, work.request.form, error))
 
     def rejected(self, rejected: Rejected) -> Outcome:
         """The error reply to a record that cannot run, or its dead letter when nobody can be told."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.dev_process import DevProcess, dev, environment, headrace
+from tests.support.dev_process import DevProcess, dev, environment, headrace
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
 HELP_LIMIT_S = 0.3

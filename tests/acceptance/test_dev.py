@@ -11,7 +11,7 @@ import pytest
 
 from headrace.dev_models import EXAMPLE_MODELS
 from headrace.free_ports import is_free
-from tests.acceptance.dev_process import dev, environment, headrace, left_over
+from tests.support.dev_process import dev, environment, headrace, left_over
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
 

@@ -46,7 +46,7 @@ async def test_kill_nine_of_the_runner_in_mid_batch_loses_nothing(
     worker = WorkerProcess(kafka_broker.bootstrap_servers, models, prefix, tmp_path / "log")
     worker.start()
     try:
-        await worker.ready()
+        await worker.serves()
         act = asyncio.Event()
         async with Client(kafka_broker, prefix=prefix) as client:
             asking = asyncio.create_task(ask(client, 40, act))
@@ -71,7 +71,7 @@ async def test_kill_nine_of_the_worker_in_mid_batch_loses_nothing(
     )
     worker.start()
     try:
-        await worker.ready()
+        await worker.serves()
         runners = psutil.Process(worker.process.pid).children()
         act = asyncio.Event()
         async with Client(kafka_broker, prefix=prefix) as client:
@@ -93,7 +93,7 @@ async def test_sigterm_answers_what_was_taken_commits_and_exits_clean(
     worker = WorkerProcess(kafka_broker.bootstrap_servers, models, prefix, tmp_path / "log")
     worker.start()
     try:
-        await worker.ready()
+        await worker.serves()
         async with Client(kafka_broker, prefix=prefix) as client:
             asking = [asyncio.create_task(client.infer("m", {"x": np.array([[0.3, n]], np.float32)})) for n in range(6)]
             await asyncio.wait(asking, return_when=asyncio.FIRST_COMPLETED)

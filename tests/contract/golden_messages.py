@@ -73,7 +73,9 @@ def _packed(*elements: Any) -> bytes:
 
 def _body(**fields: Any) -> bytes:
     item = {"name": "x", "datatype": "FP32", "shape": [1, 2], "data": [1.5, -2.0]}
-    return json.dumps({"id": "golden-1", "parameters": {"reply_to": "headrace.replies:3"}, "inputs": [item]} | fields).encode()
+    return json.dumps(
+        {"id": "golden-1", "parameters": {"reply_to": "headrace.replies:3"}, "inputs": [item]} | fields
+    ).encode()
 
 
 def msgpack_messages() -> list[Golden]:
@@ -103,7 +105,8 @@ def msgpack_messages() -> list[Golden]:
         Golden("refused-twice.msgpack", "refused", "one input name twice", b"\x99" + twice[1:]),
         Golden("refused-reserved.msgpack", "refused", "a parameter with a reserved name",
                _packed(1, "golden-1", None, to, None, None, {"tenant": "t"}, None, {"x": ext})),
-        Golden("undecodable-wire-2.msgpack", "undecodable", "a wire version that is not known", b"\x99\x02" + minimal[2:]),
+        Golden("undecodable-wire-2.msgpack", "undecodable", "a wire version that is not known",
+               b"\x99\x02" + minimal[2:]),
         Golden("undecodable-trailing.msgpack", "undecodable", "a byte behind the array", minimal + b"\x00"),
         Golden("undecodable-cut.msgpack", "undecodable", "a message cut short", minimal[:-1]),
         Golden("reply-datatypes.msgpack", "reply", "a result with every datatype",
@@ -115,9 +118,13 @@ def msgpack_messages() -> list[Golden]:
 
 
 def json_messages() -> list[Golden]:
-    nested = [{"name": "x", "datatype": "INT64", "shape": [2, 2, 1], "data": [[[1], ["-9007199254740993"]], [[2], [3]]]}]
+    nested = [
+        {"name": "x", "datatype": "INT64", "shape": [2, 2, 1], "data": [[[1], ["-9007199254740993"]], [[2], [3]]]}
+    ]
     spelled = [{"name": "x", "datatype": "FP16", "shape": [3], "data": ["NaN", "-Infinity", -0.0]}]
-    base64 = [{"name": "x", "datatype": "BYTES", "shape": [2], "parameters": {"content_type": "base64"}, "data": ["/wA=", ""]}]
+    base64 = [
+        {"name": "x", "datatype": "BYTES", "shape": [2], "parameters": {"content_type": "base64"}, "data": ["/wA=", ""]}
+    ]
     one = {"name": "x", "datatype": "FP32", "shape": [], "data": 1.5}
     facts = {"batch_rows": 4, "queue_ms": 2.5, "run_ms": 0.75}
     return [
@@ -140,7 +147,8 @@ def json_messages() -> list[Golden]:
                _body(inputs=[one | {"datatype": "FP16", "data": 65520}])),
         Golden("refused-deadline.json", "refused", "a deadline that is no number",
                _body(parameters={"reply_to": "headrace.replies:3", "deadline_s": "soon"})),
-        Golden("refused-nan.json", "refused", "a bare NaN, which is no JSON", _body(inputs=[one | {"data": float("nan")}])),
+        Golden("refused-nan.json", "refused", "a bare NaN, which is no JSON",
+               _body(inputs=[one | {"data": float("nan")}])),
         Golden("undecodable-array.json", "undecodable", "JSON, but no object", b" [1]"),
         Golden("undecodable-cut.json", "undecodable", "a message cut short", _body()[:-1]),
         Golden("reply-datatypes.json", "reply", "a result with every datatype",
@@ -155,7 +163,13 @@ def announcements() -> list[Golden]:
     fixed = TensorAnnouncement("k", Datatype.INT64, (), batched=False)
     loading = Announcement("w-1", "m", ("1",), ModelState.LOADING, TIMESTAMP_MS, 5.0)
     ready = msgspec.structs.replace(
-        loading, state=ModelState.READY, platform="onnx_onnxv1", inputs=(row, fixed), outputs=(row,), max_batch_size=32, max_record_bytes=1_048_576
+        loading,
+        state=ModelState.READY,
+        platform="onnx_onnxv1",
+        inputs=(row, fixed),
+        outputs=(row,),
+        max_batch_size=32,
+        max_record_bytes=1_048_576,
     )
     return [
         Golden("announcement-loading.json", "announcement", "a model that loads", encode_announcement(loading)),

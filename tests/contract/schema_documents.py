@@ -1,55 +1,158 @@
-"""JSON Schemas of all messages, taken from the structs that read and write them and from the limits that they keep."""
+"""JSON Schemas of all messages, generated from structs that mirror those of producer_sdk with their limits and words.
 
-from collections.abc import Mapping
-from typing import Any
+A test holds the fields of each mirror against the struct that it mirrors.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import Meta, Struct
 
-from producer_sdk import _json_bodies as bodies
 from producer_sdk import topics, wire
+from producer_sdk._json_bodies import Name, Shape
 from producer_sdk._limits import MAX_TENANT_CHARS, MAX_VERSION_CHARS
 from producer_sdk.announcements import Announcement
-from producer_sdk.errors import Code
-from producer_sdk.tensors import MAX_DIMENSIONS, Datatype
+from producer_sdk.tensors import Datatype
+from producer_sdk.wire import Scalar
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-Schema = dict[str, Any]
+TENSORS, PARAMETERS = Meta(max_length=wire.MAX_TENSORS), Meta(max_length=wire.MAX_PARAMETERS)
 
 
-class TensorExt:
-    """Stands for a tensor in the structs, which JSON Schema cannot describe."""
-
-
-RequestArray = msgspec.defstruct(
-    "RequestArray",
-    [
-        (name, dict[str, TensorExt] if name == "inputs" else kind)
-        for name, kind in wire._RequestOut.__annotations__.items()
-    ],
-    namespace={"__doc__": "A request as MessagePack."},
-    array_like=True,
-)
-
-
-def python_pattern(pattern: str) -> str:
-    """The pattern for readers that search (JSON Schema) instead of matching whole texts."""
+def searching(pattern: str) -> str:
+    """The pattern for JSON Schema, which searches, of one for a whole text."""
     return f"^(?:{pattern})$".replace(r"\Z", "$")
 
 
-ID: Schema = {"type": "string", "pattern": python_pattern(topics.REQUEST_ID.pattern)}
-REPLY_TO: Schema = {"type": "string", "pattern": r"^[A-Za-z0-9._-]{1,249}(:[0-9]{1,5})?$"}
-TENANT: Schema = {"type": "string", "minLength": 1, "maxLength": MAX_TENANT_CHARS}
-VERSION: Schema = {"type": "string", "minLength": 1, "maxLength": MAX_VERSION_CHARS}
-NAME: Schema = {"type": "string", "minLength": 1, "maxLength": wire.MAX_NAME_CHARS}
-SCALAR: Schema = {"type": ["string", "number", "boolean"]}
-TENSOR_SHOWN: Schema = {
-    "description": "MessagePack ext type 1, shown as its parts: see docs/wire.md, section 4",
-    "type": "object",
-    "properties": {
-        "datatype": {"enum": [str(datatype) for datatype in Datatype]},
-        "shape": {"type": "array", "items": {"type": "integer", "minimum": 0, "exclusiveMaximum": 2**32}, "maxItems": MAX_DIMENSIONS},
-        "base64": {"description": "the elements, row-major and little-endian", "type": "string"},
-    },
-    "required": ["datatype", "shape", "base64"],
-    "additionalProperties": False,
-}  # fmt: skip
+Id = Annotated[str, Meta(pattern=searching(topics.REQUEST_ID.pattern), description="unique; the key of the reply")]
+ReplyTo = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]{1,249}(:[0-9]{1,5})?$", description="topic or topic:partition")]
+Tenant = Annotated[str, Meta(min_length=1, max_length=MAX_TENANT_CHARS)]
+Version = Annotated[str, Meta(min_length=1, max_length=MAX_VERSION_CHARS)]
+Moment = Annotated[int, Meta(ge=0, le=wire.MAX_DEADLINE_MS, description="milliseconds since 1970 UTC")]
+Model = Annotated[str, Meta(pattern=searching(topics.MODEL_NAME.pattern))]
+Code = Annotated[str, Meta(description="docs/wire.md, section 7; later releases may add codes")]
+Sentence = Annotated[str, Meta(description="for people; may change")]
+Facts = Annotated[dict[str, Any], Meta(description="batch_rows, queue_ms, run_ms, and what the model adds")]
+Wire = Annotated[Literal[1], Meta(description="wire version")]
+
+
+class TensorShown(Struct, forbid_unknown_fields=True):
+    """MessagePack ext type 1, shown here as its parts."""
+
+    datatype: Datatype
+    shape: Shape
+    base64: Annotated[str, Meta(description="the elements, row-major and little-endian")]
+
+
+class RequestArray(Struct, array_like=True):
+    """A request as MessagePack. Nil is the default; elements behind these are ignored."""
+
+    wire: Wire
+    id: Id | None
+    deadline_ms: Moment | None
+    reply_to: ReplyTo | None
+    tenant: Tenant | None
+    version: Version | None
+    parameters: Annotated[dict[Name, Scalar], PARAMETERS] | None
+    outputs: Annotated[list[Name], TENSORS, Meta(min_length=1)] | None
+    inputs: Annotated[dict[Name, TensorShown], TENSORS]
+
+
+class ReplyArray(Struct, array_like=True):
+    """A result as MessagePack."""
+
+    wire: Wire
+    id: Id
+    model: Model
+    version: str
+    code: None
+    error: None
+    parameters: Facts
+    outputs: dict[str, TensorShown]
+
+
+class ErrorArray(Struct, array_like=True):
+    """An error reply as MessagePack."""
+
+    wire: Wire
+    id: Id
+    model: Model
+    version: str
+    code: Code
+    error: Sentence
+    parameters: Facts
+    outputs: Annotated[dict[str, TensorShown], Meta(max_length=0)]
+
+
+Data = Annotated[Any, Meta(description="elements, flat or nested row-major: docs/wire.md, section 6")]
+
+
+class JsonTensor(Struct):
+    """A tensor in JSON; `parameters.content_type` "base64" marks BYTES elements as base64."""
+
+    name: Name
+    datatype: Datatype
+    shape: Shape
+    data: Data
+    parameters: dict[str, Any] | None = None
+
+
+class JsonWanted(Struct):
+    """An output that is wanted."""
+
+    name: Name
+    parameters: dict[str, Any] | None = None
+
+
+class JsonParameters(Struct):
+    """Four names mean something to headrace; all others, text, numbers and booleans, go to the model."""
+
+    reply_to: ReplyTo | None = None
+    deadline_s: Annotated[float, Meta(gt=0, description="seconds from the record's timestamp")] | None = None
+    tenant: Tenant | None = None
+    version: Version | int | None = None
+
+
+class JsonRequest(Struct):
+    """A request as Open Inference Protocol v2 JSON."""
+
+    inputs: Annotated[list[JsonTensor], TENSORS]
+    id: Id | Literal[""] | None = None
+    parameters: JsonParameters | None = None
+    outputs: Annotated[list[JsonWanted], TENSORS] | None = None
+
+
+class JsonReply(Struct):
+    """A result as Open Inference Protocol v2 JSON."""
+
+    id: Id
+    model_name: Model
+    model_version: str
+    parameters: Facts
+    outputs: list[JsonTensor]
+
+
+class JsonError(Struct):
+    """An error as JSON, of one shape on Kafka and over HTTP."""
+
+    id: Id | None
+    error: Sentence
+    code: Code
+
+
+DOCUMENTS: dict[str, type[Struct]] = {
+    "request.msgpack.v1.json": RequestArray,
+    "reply.msgpack.v1.json": ReplyArray,
+    "error.msgpack.v1.json": ErrorArray,
+    "request.v1.json": JsonRequest,
+    "reply.v1.json": JsonReply,
+    "error.v1.json": JsonError,
+    "announcement.v1.json": Announcement,
+}
+
+
+def documents() -> dict[str, dict[str, Any]]:
+    """File name -> JSON Schema."""
+    return {file: {"$schema": DIALECT, "title": file, **msgspec.json.schema(kind)} for file, kind in DOCUMENTS.items()}

@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 from headrace.free_ports import free_port
+from headrace.local_kafka import LocalKafka
 from producer_sdk.announcements import Announcement, ModelState, encode_announcement
 from producer_sdk.broker import Outgoing
 from producer_sdk.kafka import KafkaBroker
@@ -82,7 +83,7 @@ async def announce_without_worker(broker: KafkaBroker, topics: Topics) -> None:
     await producer.stop()
 
 
-async def test_a_request_is_answered_and_sigterm_ends_the_process(kafka, prefix: str) -> None:  # type: ignore[no-untyped-def]
+async def test_a_request_is_answered_and_sigterm_ends_the_process(kafka: LocalKafka, prefix: str) -> None:
     broker = KafkaBroker(kafka.bootstrap_servers)
     async with FakeWorker(broker, "mlp", double, prefix=prefix), started(kafka.bootstrap_servers, prefix) as gateway:
         await gateway.until("/readyz", 200)
@@ -96,7 +97,7 @@ async def test_a_request_is_answered_and_sigterm_ends_the_process(kafka, prefix:
         assert await gateway.stop() == 0
 
 
-async def test_a_request_in_flight_is_finished_after_sigterm(kafka, prefix: str) -> None:  # type: ignore[no-untyped-def]
+async def test_a_request_in_flight_is_finished_after_sigterm(kafka: LocalKafka, prefix: str) -> None:
     topics = Topics(prefix)
     await announce_without_worker(KafkaBroker(kafka.bootstrap_servers), topics)
     async with started(kafka.bootstrap_servers, prefix) as gateway, httpx.AsyncClient(base_url=gateway.url) as http:
@@ -109,7 +110,7 @@ async def test_a_request_in_flight_is_finished_after_sigterm(kafka, prefix: str)
         assert await ended == 0
 
 
-async def test_what_outlives_the_drain_time_is_cut_off_and_said(kafka, prefix: str) -> None:  # type: ignore[no-untyped-def]
+async def test_what_outlives_the_drain_time_is_cut_off_and_said(kafka: LocalKafka, prefix: str) -> None:
     await announce_without_worker(KafkaBroker(kafka.bootstrap_servers), Topics(prefix))
     async with started(kafka.bootstrap_servers, prefix, drain_timeout_s="0.5") as gateway, httpx.AsyncClient() as http:
         await gateway.until("/readyz", 200)
@@ -122,7 +123,7 @@ async def test_what_outlives_the_drain_time_is_cut_off_and_said(kafka, prefix: s
             pass  # its connection ended first
 
 
-async def test_it_serves_on_until_load_balancers_have_heard(kafka, prefix: str) -> None:  # type: ignore[no-untyped-def]
+async def test_it_serves_on_until_load_balancers_have_heard(kafka: LocalKafka, prefix: str) -> None:
     async with started(kafka.bootstrap_servers, prefix, endpoint_lag_s="1.5") as gateway:
         await gateway.until("/readyz", 200)
         ended = asyncio.create_task(gateway.stop())

@@ -33,6 +33,17 @@ class Model:
 """
 SPOILING = "class Model:\n    def predict(self, inputs):\n        inputs['x'] *= 2\n        return {'y': inputs['x']}\n"
 CHATTY = "class Model:\n    def predict(self, inputs):\n        print('thinking'); return {'y': inputs['x']}\n"
+FLOODING = """
+import time
+
+class Model:
+    def predict(self, inputs):
+        for _ in range(20):
+            print("flood\\n" * 1000, flush=True)
+            time.sleep(0.06)
+        print("end")
+        return {"y": inputs["x"]}
+"""
 
 
 async def test_parts_of_a_placed_batch_run_without_placing_it_again(tmp_path: Path) -> None:
@@ -141,6 +152,14 @@ async def test_what_a_model_prints_is_in_the_workers_log(tmp_path: Path, caplog:
         async with started(model_spec(tmp_path, CHATTY)) as runner:
             await run_all(runner, batch(floats((1, 2))))
     assert "[m:1] thinking" in caplog.messages
+
+
+async def test_a_flood_of_output_is_cut_and_holds_up_nobody(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "headrace.runner"):
+        async with started(model_spec(tmp_path, FLOODING)) as runner:
+            await run_all(runner, batch(floats((1, 2))))
+    assert len(caplog.messages) < 5000
+    assert any("more lines left out" in message for message in caplog.messages)
 
 
 async def test_a_batch_size_that_could_never_fit_is_lowered_with_a_warning(tmp_path: Path) -> None:

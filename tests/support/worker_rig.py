@@ -7,10 +7,13 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import httpx
+
+from headrace.free_ports import free_port
 from producer_sdk.broker import Broker
 from workers.drain import Exit
 from workers.serve import Worker
@@ -61,21 +64,12 @@ async def until(holds: Callable[[], bool], timeout_s: float = 10.0) -> None:
         await asyncio.sleep(0.01)
 
 
-class WorkerProcess:
-    """`headrace worker` as a real process."""
+class HeadraceProcess:
+    """A verb of the command `headrace` as a real process, its output in a log file."""
 
-    def __init__(self, bootstrap_servers: str, models: Path, prefix: str, log: Path, **environment: str) -> None:
-        self._command = [
-            *(sys.executable, "-m", "headrace", "worker"),
-            *("--bootstrap-servers", bootstrap_servers, "--models", str(models), "--admin-port", "0"),
-        ]
-        self._environment = os.environ | {
-            "HEADRACE_PREFIX": prefix,
-            "HEADRACE_PARTITIONS": "2",
-            "HEADRACE_ADMIN_HOST": "127.0.0.1",
-            "HEADRACE_COMMIT_INTERVAL_S": "0.05",
-            **environment,
-        }
+    def __init__(self, arguments: Sequence[str], log: Path, environment: Mapping[str, str]) -> None:
+        self._command = [sys.executable, "-m", "headrace", *arguments]
+        self._environment = os.environ | environment
         self._log = log
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -89,22 +83,56 @@ class WorkerProcess:
         return self._process
 
     @property
-    def _ended(self) -> bool:
-        return self.process.poll() is not None
-
-    @property
     def log(self) -> str:
         return self._log.read_text()
 
-    async def ready(self, models: int = 1, times: int = 1) -> None:
-        """Wait until it has said so often that its models are ready."""
+    async def ready(self, holds: Callable[[], bool]) -> None:
+        """Wait until something holds; fails at once with the log when the process ends."""
         try:
-            await until(lambda: self._ended or self.log.count("is ready after") >= models * times, 15.0)
-            assert not self._ended, "it has ended"
+            await until(lambda: self.process.poll() is not None or holds(), 15.0)
+            assert self.process.poll() is None, "it has ended"
         except AssertionError as err:
-            raise AssertionError(f"the worker is not ready; its log:\n{self.log}") from err
+            raise AssertionError(f"{self._command[3]} is not ready; its log:\n{self.log}") from err
 
     def kill(self) -> None:
         """kill -9, and wait until it is gone."""
         self.process.kill()
         self.process.wait(10)
+
+
+class WorkerProcess(HeadraceProcess):
+    """`headrace worker`."""
+
+    def __init__(self, bootstrap_servers: str, models: Path, prefix: str, log: Path, **environment: str) -> None:
+        arguments = ["worker", "--bootstrap-servers", bootstrap_servers, "--models", str(models), "--admin-port", "0"]
+        ours = {
+            "HEADRACE_PREFIX": prefix,
+            "HEADRACE_PARTITIONS": "2",
+            "HEADRACE_ADMIN_HOST": "127.0.0.1",
+            "HEADRACE_COMMIT_INTERVAL_S": "0.05",
+        }
+        super().__init__(arguments, log, ours | environment)
+
+    async def serves(self, models: int = 1) -> None:
+        """Wait until it has said so often that a model is ready."""
+        await self.ready(lambda: self.log.count("is ready after") >= models)
+
+
+class GatewayProcess(HeadraceProcess):
+    """`headrace gateway` on a free port."""
+
+    def __init__(self, bootstrap_servers: str, prefix: str, log: Path) -> None:
+        self.url = f"http://127.0.0.1:{free_port()}"
+        arguments = ["gateway", "--bootstrap-servers", bootstrap_servers, "--host", "127.0.0.1", "--admin-port", "0"]
+        ours = {"HEADRACE_PREFIX": prefix, "HEADRACE_PORT": self.url.rpartition(":")[2], "HEADRACE_ENDPOINT_LAG_S": "0"}
+        super().__init__(arguments, log, ours)
+
+    async def serves(self, model: str) -> None:
+        """Wait until it says that the model is ready."""
+        await self.ready(lambda: self._says_ready(model))
+
+    def _says_ready(self, model: str) -> bool:
+        try:
+            return httpx.get(f"{self.url}/v2/models/{model}/ready").status_code == 200
+        except httpx.TransportError:
+            return False

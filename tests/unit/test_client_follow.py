@@ -61,6 +61,14 @@ async def put(broker: MemoryBroker, *values: bytes) -> None:
     await producer.stop()
 
 
+async def until_read(follower: Follower, position: int) -> None:
+    for _ in range(500):
+        if follower.position == position:
+            return
+        await asyncio.sleep(0.01)
+    pytest.fail(f"the follower stays at {follower.position}")
+
+
 @pytest.mark.parametrize("from_end", [True, False])
 async def test_records_that_come_while_no_reader_lives_are_handled_once(broker: FragileBroker, from_end: bool) -> None:
     got: list[bytes | None] = []
@@ -72,7 +80,7 @@ async def test_records_that_come_while_no_reader_lives_are_handled_once(broker: 
     await asyncio.sleep(0.2)
     lost = follower.failed
     await put(broker, b"3")
-    await asyncio.sleep(1.2)
+    await until_read(follower, 3 + 1)
     await follower.stop()
     assert got == [*([] if from_end else [b"before"]), b"1", b"2", b"3"]
     assert isinstance(lost, BrokerError)

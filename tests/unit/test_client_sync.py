@@ -131,17 +131,18 @@ def test_many_threads_may_share_a_client(client: Client) -> None:
 
 def test_close_ends_a_call_of_another_thread_with_a_typed_error() -> None:
     broker, raised = MemoryBroker(), []
+    asked = Client(broker)
 
     def ask() -> None:
         with pytest.raises(Cancelled) as error:
-            client.infer("silent", {"x": 1})
+            asked.infer("silent", {"x": 1})
         raised.append(error.value)
 
-    with Client(broker) as client:
-        client._wait_for(create_silent(broker))
+    with asked:
+        asked._wait_for(create_silent(broker))
         thread = threading.Thread(target=ask)
         thread.start()
-        while client.counters.pending == 0:
+        while asked.counters.pending == 0:
             thread.join(0.01)
     thread.join()
     assert len(raised) == 1

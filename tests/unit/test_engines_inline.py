@@ -10,7 +10,6 @@ from runner_rig import batch, floats, model_spec, output, run_all, started_inlin
 
 from producer_sdk.errors import Code
 from producer_sdk.tensors import Datatype
-from workers.cpus import cgroup_cpus
 from workers.runners.engine import LoadFailed, LoadFault, TensorSpec
 from workers.runners.inline import InlineRunner
 from workers.runners.load import make_engine, make_runner
@@ -88,17 +87,3 @@ def test_requests_whose_unbatched_inputs_differ_never_share_a_batch() -> None:
     works = [work({"x": np.ones((1, 2), np.float32), "t": np.float32(t)}) for t in (1, 2)]
     with pytest.raises(ValueError, match="unbatched inputs differ"):
         place(batch(*works), specs, Heap(), 1000)
-
-
-@pytest.mark.parametrize(("quota", "cores"), [("max 100000", 10**6), ("150000 100000", 2), ("10000 100000", 1)])
-def test_cores_are_those_of_the_cgroup(tmp_path: Path, quota: str, cores: int) -> None:
-    (tmp_path / "cpu.max").write_text(quota)
-    (tmp_path / "own").write_text("0::/\n")
-    assert cgroup_cpus(tmp_path, tmp_path / "own") == min(cores, cgroup_cpus(Path("/nowhere"), Path("/nowhere")))
-
-
-def test_a_quota_further_up_binds_too(tmp_path: Path) -> None:
-    (tmp_path / "slice" / "service").mkdir(parents=True)
-    (tmp_path / "slice" / "cpu.max").write_text("50000 100000")
-    (tmp_path / "own").write_text("0::/slice/service\n")
-    assert cgroup_cpus(tmp_path, tmp_path / "own") == 1

@@ -50,6 +50,13 @@ def test_paths_and_methods_have_statuses_of_their_own() -> None:
     assert (answer.status, dict(answer.headers)) == (405, {b"allow": b"GET, HEAD"})
 
 
+def test_a_refused_caller_that_waits_for_continue_is_disconnected() -> None:
+    waiting = Call("an-id", nothing, [(b"expect", b"100-continue")], 0.0)
+    assert dict(error_answer(waiting, NoSuchPath("no")).headers) == {b"connection": b"close"}
+    waiting.body_read = True
+    assert error_answer(waiting, NoSuchPath("no")).headers == []
+
+
 def test_an_error_has_one_shape_and_says_when_to_come_back() -> None:
     answer = error_answer(Call("an-id", nothing, [], 0.0), HeadraceError.from_code("QUEUE_FULL", 'it is "full"'))
     assert json.loads(answer.body) == {"id": "an-id", "error": 'it is "full"', "code": "QUEUE_FULL"}

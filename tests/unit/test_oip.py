@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from producer_sdk.errors import InvalidRequest
@@ -214,6 +214,7 @@ def test_a_key_that_is_there_twice_is_refused(value: bytes) -> None:
     assert "twice" in refusal(value).error.message
 
 
+@settings(deadline=None)
 @given(st.lists(st.text(':"\\{}[],a \n', max_size=6), max_size=6), st.text(':"\\{}', max_size=6))
 def test_texts_that_look_like_keys_are_no_keys(texts: list[str], key: str) -> None:
     item = {"name": "x", "shape": [len(texts)], "datatype": "BYTES", "data": texts}

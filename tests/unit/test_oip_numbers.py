@@ -5,9 +5,10 @@ import math
 import struct
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from producer_sdk.errors import Code, HeadraceError, InferenceFailed, InvalidRequest
@@ -97,6 +98,7 @@ def test_a_finite_number_never_becomes_infinite(datatype: str, most: str, too_mu
             element(datatype, text)
 
 
+@settings(deadline=None)
 @given(st.floats(width=32))
 def test_fp32_survives_a_standard_json_parser(value: float) -> None:
     tensor = Tensor(Datatype.FP32, (1,), struct.pack("<f", value))
@@ -107,6 +109,27 @@ def test_fp32_survives_a_standard_json_parser(value: float) -> None:
         assert struct.pack("<f", float(found)) == bytes(tensor.data)
 
 
+@settings(deadline=None)
+@given(st.floats(width=32, allow_nan=False, allow_infinity=False))
+def test_bf16_in_json_is_rounded_once(value: float) -> None:
+    halfway = float(np.float32(value))
+    nearest = float(ml_dtypes.bfloat16(halfway))
+    if np.isinf(nearest):
+        return
+    body = json.dumps({"inputs": [{"name": "x", "shape": [1], "datatype": "BF16", "data": [halfway]}]}).encode()
+    read = read_infer_body(body)
+    assert bytes(read.inputs["x"].data) == np.array([halfway], ml_dtypes.bfloat16).tobytes()
+
+
+def test_a_value_just_off_a_bf16_tie_is_not_taken_for_the_tie() -> None:
+    tie = 1.0 + 2.0**-8
+    body = b'{"inputs":[{"name":"x","shape":[2],"datatype":"BF16","data":[%r,%r]}]}'
+    value = body.replace(b"%r,%r", f"{tie + 2.0**-40!r},{tie - 2.0**-40!r}".encode())
+    read = read_infer_body(value)
+    assert struct.unpack("<2H", read.inputs["x"].data) == (0x3F81, 0x3F80)
+
+
+@settings(deadline=None)
 @given(st.binary(max_size=12))
 def test_bytes_are_text_or_base64(value: bytes) -> None:
     tensor = Tensor.from_array(np.array([value, b"plain"], object))

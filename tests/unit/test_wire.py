@@ -7,7 +7,7 @@ import msgpack
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from producer_sdk.errors import Code, DeadlineExceeded, HeadraceError, InferenceFailed, InvalidRequest
@@ -54,6 +54,7 @@ scalars = st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan
 names = st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1, max_size=9)
 
 
+@settings(deadline=None)
 @given(
     parameters=st.dictionaries(names.filter(lambda name: not name.startswith("triton_")), scalars, max_size=5),
     outputs=st.none() | st.lists(names, min_size=1, max_size=4, unique=True).map(tuple),

@@ -37,10 +37,11 @@ OOM_SCORE_ABOVE_PARENT = 300
 _log = logging.getLogger("headrace.runner")
 
 
-def main(descriptor: int, parent_pid: int) -> int:
-    """Serve one worker; gives the exit code."""
+def main(descriptor: int, parent_pid: int, python_path: str) -> int:
+    """Serve one worker, whose own PYTHONPATH is given for programs that model code starts; gives the exit code."""
     _tie_to_parent(parent_pid)
     _settle_in()
+    os.environ["PYTHONPATH"] = python_path
     os.set_inheritable(descriptor, False)
     with socket.socket(fileno=descriptor) as sock:
         channel = _Blocking(sock)
@@ -133,7 +134,6 @@ def _settle_in() -> None:
             stream.reconfigure(line_buffering=True)
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     _prefer_for_oom()
-    os.environ.pop("PYTHONPATH", None)
 
 
 def _ignore(number: int, frame: types.FrameType | None) -> None:
@@ -159,4 +159,4 @@ def _prefer_for_oom() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]), int(sys.argv[2])))
+    sys.exit(main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]))

@@ -10,7 +10,10 @@ from typing import Protocol
 
 from producer_sdk.errors import OutOfMemory
 
+from ..free_memory import free_memory_bytes
+
 STEP_BYTES = 64 * 1024
+LOOK_FROM_BYTES = 1024 * 1024
 
 
 class Memory(Protocol):
@@ -64,6 +67,7 @@ class Region:
         if nbytes <= len(self.view):
             return
         size = -(-nbytes // STEP_BYTES) * STEP_BYTES
+        _check_free(size - len(self.view))
         try:
             _allocate(self.fd, len(self.view), size)
             self.follow(size)
@@ -83,6 +87,15 @@ class Region:
             os.close(self.fd)
             self.fd = -1
         self.view = memoryview(b"")
+
+
+def _check_free(nbytes: int) -> None:
+    """Refuse what is not there: a file in memory has no size limit, so the kernel would kill processes to make room."""
+    if nbytes < LOOK_FROM_BYTES:
+        return
+    free = free_memory_bytes()
+    if free is not None and nbytes > free:
+        raise OutOfMemory(f"there is no memory for {nbytes} bytes of batches: {free} bytes are free")
 
 
 def _nameless_file() -> int:

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import IO
 
@@ -16,6 +17,7 @@ from .messages import CONTEXT_LOST_EXIT
 
 _log = logging.getLogger("headrace.runner")
 MAX_LINE_CHARS = 4000
+MAX_LINES_PER_S = 500
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
@@ -73,7 +75,8 @@ class ChildProcess:
     def _start(self) -> subprocess.Popen[bytes]:
         # -P keeps the current folder off the import path; PYTHONPATH repeats this process's path, so that the child
         # imports what its parent would.
-        command = [sys.executable, "-P", "-m", "workers.runners.process", str(self._sock.fileno()), str(os.getpid())]
+        arguments = (str(self._sock.fileno()), str(os.getpid()), os.environ.get("PYTHONPATH", ""))
+        command = [sys.executable, "-P", "-m", "workers.runners.process", *arguments]
         with self._lock:
             if self._over:
                 raise OSError("it was stopped before")
@@ -98,12 +101,21 @@ class ChildProcess:
             return process.wait()
 
     def _pass_on(self, output: IO[bytes]) -> None:
+        """Log each line; a model that floods its output must not busy the worker, so what is too much is counted."""
+        second, lines = 0, 0
         with output:
             while line := output.readline(MAX_LINE_CHARS):
-                text = line.decode("utf-8", "replace").rstrip()
-                if text:
+                if int(time.monotonic()) != second:
+                    if lines > MAX_LINES_PER_S:
+                        self._say(f"({lines - MAX_LINES_PER_S} more lines left out)")
+                    second, lines = int(time.monotonic()), 0
+                lines += 1
+                if lines <= MAX_LINES_PER_S and (text := line.decode("utf-8", "replace").rstrip()):
                     self._last_line = text
-                    _log.info("[%s] %s", self._label, text, extra={"action": "runner_output"})
+                    self._say(text)
+
+    def _say(self, text: str) -> None:
+        _log.info("[%s] %s", self._label, text, extra={"action": "runner_output"})
 
 
 def describe_exit(code: int, last_line: str = "") -> str:

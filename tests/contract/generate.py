@@ -1,0 +1,83 @@
+"""Writes schemas/: `python tests/contract/generate.py`. Everything there but README.md comes from here."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import rendition
+from golden_messages import FALLBACK_ID, TIMESTAMP_MS, Golden, all_messages
+from schema_documents import documents
+
+from producer_sdk.announcements import decode_announcement
+from producer_sdk.records import decode_record, decode_reply_record
+
+SCHEMAS = Path(__file__).resolve().parents[2] / "schemas"
+ABOUT = (
+    "Golden messages. `kind`: request, refused (answered with an error), undecodable (a dead letter), reply, error, "
+    "announcement. `reads_as` is what a reader must find; a tensor is shown as datatype, shape and the base64 of its "
+    "elements, row-major and little-endian. Requests are read as if they had lain at the topic, partition and offset "
+    "that `fallback_id` names, with the timestamp given."
+)
+
+
+def form_of(golden: Golden) -> str:
+    return golden.file.rpartition(".")[2]
+
+
+def schema_of(golden: Golden) -> str | None:
+    """The schema that the message keeps to, none for broken ones."""
+    if golden.kind not in ("request", "reply", "error", "announcement"):
+        return None
+    return f"{golden.kind}.msgpack.v1.json" if form_of(golden) == "msgpack" else f"{golden.kind}.v1.json"
+
+
+def reads_as(golden: Golden) -> Any:
+    match golden.kind:
+        case "request" | "refused":
+            return rendition.message(decode_record(golden.value, (), FALLBACK_ID, TIMESTAMP_MS))
+        case "reply" | "error":
+            return rendition.message(decode_reply_record(golden.value))
+        case "announcement":
+            assert decode_announcement(golden.value) is not None
+            return json.loads(golden.value)
+    return None
+
+
+def index() -> dict[str, Any]:
+    messages = [
+        {
+            "file": golden.file,
+            "kind": golden.kind,
+            "form": form_of(golden),
+            "shows": golden.shows,
+            "schema": schema_of(golden),
+            "reads_as": reads_as(golden),
+        }
+        for golden in all_messages()
+    ]
+    return {"about": ABOUT, "fallback_id": FALLBACK_ID, "timestamp_ms": TIMESTAMP_MS, "messages": messages}
+
+
+def written(document: Any) -> bytes:
+    return (json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
+
+
+def files() -> dict[str, bytes]:
+    """Path below schemas/ -> content, for everything that is generated."""
+    found = {file: written(document) for file, document in documents().items()}
+    found |= {f"examples/{golden.file}": golden.value for golden in all_messages()}
+    return found | {"examples/index.json": written(index())}
+
+
+def main() -> None:
+    (SCHEMAS / "examples").mkdir(parents=True, exist_ok=True)
+    wanted = files()
+    for path in [*SCHEMAS.glob("*.json"), *SCHEMAS.glob("examples/*")]:
+        if str(path.relative_to(SCHEMAS)) not in wanted:
+            path.unlink()
+    for name, content in wanted.items():
+        (SCHEMAS / name).write_bytes(content)
+
+
+if __name__ == "__main__":
+    main()
