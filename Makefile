@@ -13,7 +13,7 @@ help:
 	@echo "make test     all tests, on a real Apache Kafka, with coverage"
 	@echo "make check    lint, types, generated files, sizes"
 	@echo "make lint     ruff alone"
-	@echo "make bench    the benchmark of the worker"
+	@echo "make bench    the benchmarks, on a machine that does nothing else"
 	@echo "make install  .venv with everything for working on headrace"
 	@echo "make clean    remove .venv and all that was built"
 
@@ -45,10 +45,11 @@ lint: $(VENV)/.test
 
 check: lint
 	$(BIN)/mypy
-	$(BIN)/python -m pytest --quiet --no-header tests/unit/test_house_style.py tests/unit/test_settings.py
+	$(BIN)/python -m pytest --quiet --no-header tests/unit/test_house_style.py tests/unit/test_settings.py \
+		tests/contract/test_schemas.py
 
 bench: $(VENV)/.test
-	$(BIN)/python benchmarks/worker.py
+	$(BIN)/python -m benchmarks
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .cache

@@ -67,6 +67,7 @@ class HttpServer(Server):
             interface="asgi3",
             access_log=False,
             log_config=None,
+            log_level="error",  # it warns of every malformed request, which strangers send by the thousand
             proxy_headers=False,
             server_header=False,
             timeout_keep_alive=KEEP_ALIVE_S,

@@ -108,20 +108,22 @@ class Models:
         """The model that a `/v1/infer` request means.
 
         Raises:
-            InvalidRequest: it names none and there is no single one to take.
+            InvalidRequest: it names none and there are several.
+            ModelNotReady: it names none and there is none.
         """
         if named is not None:
             return named
         # The setting comes first: else requests would change to another model when the set one goes away.
         if self._v1_model is not None:
             return self._v1_model
-        models = self._directory.models()
-        if len(models) == 1:
-            return next(iter(models))
-        names = ", ".join(f"'{name}'" for name in list(models)[:10]) or "none"
-        raise InvalidRequest(
-            f"say which model: there are {len(models)} ({names}); give 'model' or set HEADRACE_V1_MODEL"
-        )
+        views = self._directory.models()
+        names = [name for name, view in views.items() if view.workers] or list(views)
+        if not names:
+            raise ModelNotReady("no model is served yet")
+        if len(names) == 1:
+            return names[0]
+        some = ", ".join(f"'{name}'" for name in names[:10])
+        raise InvalidRequest(f"say which model: there are {len(names)} ({some}); give 'model' or set HEADRACE_V1_MODEL")
 
     async def _absent(self, model: str) -> HeadraceError:
         topic = self._topics.requests(model, Lane.INTERACTIVE)

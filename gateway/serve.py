@@ -13,11 +13,13 @@ from typing import Any, TypeVar
 from producer_sdk.admin import AdminServer
 from producer_sdk.broker import BrokerError
 
-from .listen import HttpServer, open_socket
+from .listen import BACKLOG, HttpServer, open_socket
 from .parts import Parts
 from .settings import GatewaySettings
 
 T = TypeVar("T")
+
+FORCED_END_S = 2.0
 
 log = logging.getLogger("headrace.gateway")
 
@@ -85,6 +87,7 @@ async def serve(settings: GatewaySettings) -> int:
 async def _with_admin_port(settings: GatewaySettings, stop: Stop) -> Exit:
     parts = Parts(settings)
     health = parts.health
+    health.starting = f"waiting for Kafka at {settings.bootstrap_servers}"
     tick = asyncio.create_task(health.tick(), name="headrace-tick")
     admin = AdminServer(
         settings.host, settings.admin_port, live=health.not_live, ready=health.not_ready, metrics=parts.metrics.text
@@ -100,12 +103,12 @@ async def _with_admin_port(settings: GatewaySettings, stop: Stop) -> Exit:
 async def _connected(settings: GatewaySettings, parts: Parts, stop: Stop, admin_port: int) -> Exit:
     async with AsyncExitStack() as opened:
         listening = opened.enter_context(open_socket(settings.host, settings.port))
-        parts.health.starting = f"waiting for Kafka at {settings.bootstrap_servers}"
         opening = opened.enter_async_context(parts.open(settings.broker()))
         app = await _unless_stopped(opening, stop, settings)  # 3
         if app is None:
             return Exit.CLEAN
         server = HttpServer(app)
+        listening.listen(BACKLOG)
         serving = asyncio.create_task(server.serve([listening]), name="headrace-http")
         parts.health.starting = None
         log.info(
@@ -133,7 +136,9 @@ async def _until_drained(
     await _first_of(stop.now, serving, settings.drain_timeout_s)  # 6
     left = parts.admission.inflight
     server.force_exit = True
-    await serving
+    # From Python 3.12 on a server may wait for its open connections, also when told not to.
+    await asyncio.wait({serving}, timeout=FORCED_END_S)
+    serving.cancel()
     if not left:
         return Exit.CLEAN
     log.error("%d requests were cut off at the end.", left, extra={"action": "gateway_forced"})

@@ -7,6 +7,7 @@ from msgspec import Meta
 
 from producer_sdk.model_topics import REQUEST_PARTITIONS
 from producer_sdk.settings import KafkaSettings
+from producer_sdk.system_topics import REPLY_PARTITIONS
 
 
 class TopicSettings(KafkaSettings, frozen=True, kw_only=True):
@@ -18,7 +19,7 @@ class TopicSettings(KafkaSettings, frozen=True, kw_only=True):
     ] = REQUEST_PARTITIONS
     reply_partitions: Annotated[
         int, Meta(description="Partitions of the replies topic when it is created.", ge=1, le=10_000)
-    ] = 32
+    ] = REPLY_PARTITIONS
     replication_factor: Annotated[
         int, Meta(description="Copies of each topic that is created; -1 leaves it to the brokers.", ge=-1, le=32767)
     ] = -1

@@ -69,10 +69,7 @@ def list_topics(settings: TopicSettings, as_json: Json = False) -> int:
 def wanted_topics(settings: TopicSettings, models: list[str]) -> list[Topic]:
     """The shared topics and those of each model. Raises InvalidRequest: a name cannot be part of a topic's name."""
     topics, copies = Topics(settings.prefix), settings.replication_factor
-    shared = [
-        topic._replace(partitions=settings.reply_partitions) if topic.name == topics.replies else topic
-        for topic in system_topics(topics, copies)
-    ]
+    shared = system_topics(topics, copies, settings.reply_partitions)
     own = [model_topics(topics, model, partitions=settings.partitions, replication_factor=copies) for model in models]
     return [*shared, *(topic for each in own for topic in each)]
 

@@ -82,7 +82,7 @@ class Sender:
             now_s = asyncio.get_running_loop().time()
             age_s = now_s - self._listed_at_s
             if age_s >= LISTING_AGE_S or (topic not in self._listing and age_s >= LOOK_AGAIN_S):
-                await self._list(now_s)
+                await self._list(topic, now_s)
             if not self._listing.get(topic):
                 raise UnknownModel(f"model {model!r} is not known here: there is no topic {topic}")
             return self._routes.setdefault((model, lane), Route(topic, self._listing[topic]))
@@ -114,11 +114,11 @@ class Sender:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _list(self, now_s: float) -> None:
+    async def _list(self, topic: str, now_s: float) -> None:
         try:
             listing = await self._admin.topics()
         except BrokerError:
-            if not self._listing:
+            if topic not in self._listing:
                 raise
             self._listed_at_s = now_s  # a known topic is most likely still there: ask again later
             return

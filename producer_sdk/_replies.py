@@ -54,6 +54,7 @@ class Replies:
         self._pending = Pending(max_pending)
         self._follower: Follower | None = None
         self._starting = asyncio.Lock()
+        self._closed = False
         self._timer: asyncio.TimerHandle | None = None
         self._answered = self._expired = 0
         self._late = self._duplicate = self._foreign = self._unreadable = 0
@@ -88,6 +89,9 @@ class Replies:
                 partition = await self._choose_partition(admin)
                 follower = Follower(self._broker, partition, self._handle, from_end=True)
                 await follower.start()
+                if self._closed:
+                    await follower.stop()
+                    raise Cancelled("the client is closed")
                 self._follower = follower
                 self.address = ReplyTo(*partition)
             return self.address
@@ -109,13 +113,13 @@ class Replies:
 
     async def close(self) -> None:
         """End what waits with Cancelled, then stop reading."""
+        self._closed = True
         if self._timer is not None:
             self._timer.cancel()
         for id in list(self._pending):
             self._pending.settle(id, Cancelled("the client was closed before the reply came", id=id))
-        async with self._starting:
-            if self._follower is not None:
-                await self._follower.stop()
+        if self._follower is not None:
+            await self._follower.stop()
 
     async def _choose_partition(self, admin: Admin) -> TopicPartition:
         await ensure_system_topics(admin, self._topics)

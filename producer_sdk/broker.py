@@ -157,7 +157,7 @@ class Consumer(Protocol):
     async def end_offsets(self, partitions: frozenset[TopicPartition]) -> Mapping[TopicPartition, int]: ...
 
     def positions(self) -> Mapping[TopicPartition, int]:
-        """Offset of the next record to poll by partition, at once; partitions whose position is not known are absent."""
+        """Offset of the next record to poll by partition, without asking the broker; unknown ones are absent."""
         ...
 
     def lag(self) -> Mapping[TopicPartition, int]:

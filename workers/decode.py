@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from msgspec import Struct
-from producer_sdk.records import decode_record
 
 from producer_sdk.broker import Outgoing, Record
 from producer_sdk.errors import DeadlineExceeded, InvalidRequest, UnknownModel
+from producer_sdk.records import decode_record
 from producer_sdk.tensors import Datatype, Tensor
 from producer_sdk.topics import Lane, Topics, derived_id
 from producer_sdk.wire import Refused, Request, Undecodable
@@ -28,6 +28,7 @@ class _Fit(Struct, frozen=True, gc=False):
     """What the inputs of a request amount to."""
 
     rows: int
+    nbytes: int
     bucket: object
 
 
@@ -61,8 +62,7 @@ class Decoder:
             expires = self._expires(request, record.timestamp, now)
         except (InvalidRequest, UnknownModel, DeadlineExceeded) as err:
             return self._refuse(Refused(request.id, err, request.form, request.reply_to), source, lane, now)
-        nbytes = len(record.value or b"")
-        return Work(request, source, lane, fit.rows, nbytes, fit.bucket, now.monotonic, expires)
+        return Work(request, source, lane, fit.rows, fit.nbytes, fit.bucket, now.monotonic, expires)
 
     def _refuse(self, refused: Refused, source: Source, lane: Lane, now: Now) -> Rejected:
         reply_to, error = refused.reply_to, refused.error
@@ -101,12 +101,13 @@ class Decoder:
         Raises:
             InvalidRequest: naming the input and what is wrong with it.
         """
-        rows = 0
+        rows = nbytes = 0
         for spec in self._inputs:
             tensor = inputs.get(spec.name)
             if tensor is None:
                 raise InvalidRequest(f"input {spec.name!r} is missing: the model takes {self._names()}")
             shape = tensor.shape
+            nbytes += len(tensor.data)
             if tensor.datatype is not spec.datatype or (shape[1:] if spec.batched else shape) != spec.shape:
                 _check_tensor(spec, tensor)
             if spec.batched:
@@ -120,7 +121,7 @@ class Decoder:
         if len(inputs) != len(self._inputs):
             unknown = sorted(set(inputs) - {spec.name for spec in self._inputs})
             raise InvalidRequest(f"input {unknown[0][:80]!r} is not known: the model takes {self._names()}")
-        return _Fit(rows or 1, self._bucket(inputs) if self._varies else ())
+        return _Fit(rows or 1, nbytes, self._bucket(inputs) if self._varies else ())
 
     def _bucket(self, inputs: Mapping[str, Tensor]) -> object:
         return tuple(

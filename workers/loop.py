@@ -11,6 +11,7 @@ import logging
 import math
 import time
 from collections.abc import Coroutine, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from producer_sdk.broker import Admin, Broker, Producer, Record, TopicPartition
@@ -58,7 +59,8 @@ class ModelLoop:
         self._stopping = False
         self._intake_paused = False
         self._running: dict[int, asyncio.Task[None]] = {}
-        self.device = Device(lambda: make_runner(spec), settings.attempt_limit, spec.name, self._wake.set)
+        new_runner = partial(make_runner, spec, max_batch_bytes=settings.max_batch_bytes)
+        self.device = Device(new_runner, settings.attempt_limit, spec.name, self._wake.set)
         self._scribe = Scribe(topics, spec.name, spec.version, settings.max_record_bytes)
         self._replier = Replier(
             producer, Destinations(admin), self._scribe, published=self._published, rested=self._note_quiet

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
-from producer_sdk.oip import encode_json_error, encode_json_reply
 
 from producer_sdk.broker import Outgoing
 from producer_sdk.errors import DeadlineExceeded, HeadraceError, PayloadTooLarge
+from producer_sdk.oip import encode_json_error, encode_json_reply
 from producer_sdk.tensors import Tensor
 from producer_sdk.topics import ReplyTo, Topics
 from producer_sdk.wire import Form, Request, encode_error, encode_reply

@@ -134,9 +134,10 @@ class Worker:
         _log.info("Health and metrics are on port %d", server.port, extra={"action": "admin", "port": server.port})
 
     def _find_models(self) -> list[ModelSpec]:
-        specs = find_models(self._settings.models, self._settings.model)
-        if self._settings.isolation is not None:
-            specs = [replace(spec, isolation=self._settings.isolation) for spec in specs]
+        settings = self._settings
+        specs = find_models(settings.models, settings.model, attempt_timeout_s=settings.attempt_timeout_s)
+        if settings.isolation is not None:
+            specs = [replace(spec, isolation=settings.isolation) for spec in specs]
         for spec in specs:
             for warning in spec.warnings:
                 _log.warning("Model %s: %s", spec.name, warning, extra={"action": "model_warning"})
@@ -146,7 +147,7 @@ class Worker:
         settings = self._settings
         if not settings.create_topics:
             return
-        await ensure_system_topics(admin, self._topics, settings.replication_factor)
+        await ensure_system_topics(admin, self._topics, settings.replication_factor, settings.reply_partitions)
         wanted = [
             topic
             for spec in specs
@@ -209,7 +210,7 @@ async def serve(settings: WorkerSettings, broker: Broker | None = None) -> int:
 
     Raises:
         BrokerError: Kafka cannot be reached, or topics cannot be made.
-        ModelsError: the model directory cannot be served.
+        ModelsRefused: the model directory cannot be served.
         OSError: the admin port is taken.
     """
     set_up_logging(settings.log_level, settings.log_format)

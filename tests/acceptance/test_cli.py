@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from tests.support.dev_process import DevProcess, dev, environment, headrace
+from dev_process import DevProcess, dev, environment, headrace
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
 HELP_LIMIT_S = 0.3

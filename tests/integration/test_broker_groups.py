@@ -27,6 +27,7 @@ async def test_a_revocation_ends_before_anybody_gets_the_partitions(clients: Cli
     first.on_revoked = lambda: asyncio.sleep(0.5)
     await clients.member(topic, second)
     await second.until_it_owns(1)
+    await first.until_it_owns(1)
     assert [entry[:2] for entry in told[:2]] == [("first", "assigned"), ("first", "revoked")]
     assert sorted(entry[:2] for entry in told[2:]) == [("first", "assigned"), ("second", "assigned")]
 

@@ -64,7 +64,7 @@ async def test_map_gives_every_item_its_own_outcome(broker: Broker, prefix: str,
 
 
 async def test_an_oversized_item_fails_alone(broker: Broker, prefix: str, worker: FakeWorker) -> None:
-    items = [{"x": ROW}, {"x": np.zeros(2_000_000)}, {"x": ROW}]
+    items: list[dict[str, Array]] = [{"x": ROW}, {"x": np.zeros(2_000_000)}, {"x": ROW}]
     async with Client(broker, prefix=prefix) as client:
         outcomes = [outcome async for outcome in client.map("double", items, window=24, ordered=True)]
         with pytest.raises(PayloadTooLarge):

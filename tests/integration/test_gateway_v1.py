@@ -42,8 +42,8 @@ async def gateway(*, broker: MemoryBroker, v1_model: str | None = None) -> Async
 
 async def announce(broker: MemoryBroker, model: str = "shouter", **changed: Any) -> None:
     now_ms = round(time.time() * 1000) + 1000
-    fields: dict[str, Any] = {"inputs": (PROMPT,), "outputs": (SCORES, OUTPUT), "max_batch_size": 8, **changed}
-    announcement = Announcement("w0", model, ("1",), ModelState.READY, now_ms, 3600.0, **fields)
+    fields: dict[str, Any] = {"inputs": (PROMPT,), "outputs": (SCORES, OUTPUT), "at_ms": now_ms, "heartbeat_s": 3600.0}
+    announcement = Announcement("w0", model, ("1",), ModelState.READY, **{**fields, **changed})
     admin, producer = broker.admin(), broker.producer()
     await ensure_system_topics(admin, Topics())
     await producer.start()
@@ -131,6 +131,19 @@ async def test_without_a_name_the_single_model_is_meant(broker: MemoryBroker, sh
         response = await http.post("/v1/infer", json={"prompt": "a"})
     assert response.status_code == 400
     assert "'other', 'shouter'" in response.json()["error"]
+
+
+async def test_without_any_model_the_caller_is_told_to_come_back(broker: MemoryBroker) -> None:
+    async with gateway(broker=broker) as http:
+        response = await http.post("/v1/infer", json={"prompt": "a"})
+    assert (response.status_code, response.json()["code"]) == (503, "MODEL_NOT_READY")
+
+
+async def test_a_model_whose_workers_are_gone_is_not_among_several(broker: MemoryBroker, shouter: FakeWorker) -> None:
+    await announce(broker, "other", heartbeat_s=0.0, at_ms=round(time.time() * 1000) - 60_000)
+    async with gateway(broker=broker) as http:
+        assert len((await http.get("/")).json()["models"]) == 2
+        assert (await http.post("/v1/infer", json={"prompt": "a"})).status_code == 200
 
 
 async def test_the_setting_says_which_model_is_meant(broker: MemoryBroker, shouter: FakeWorker) -> None:

@@ -27,7 +27,7 @@ def environment() -> dict[str, str]:
 
 def headrace(*arguments: str, stdin: str = "", **variables: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "headrace", *arguments],
+        [sys.executable, "-P", "-m", "headrace", *arguments],
         input=stdin, capture_output=True, text=True, timeout=60, env=environment() | variables, cwd=ROOT, check=False,
     )  # fmt: skip
 
@@ -55,23 +55,25 @@ class DevProcess:
     def read_until(self, is_last: Callable[[str], bool]) -> None:
         """Collect lines until the one; fails when the process ends before it, or after 45 s."""
         found: Queue[str] = Queue()
-        threading.Thread(target=lambda: [found.put(line) for line in [*self._stdout(), ""]], daemon=True).start()
+        threading.Thread(target=self._read, args=(found,), daemon=True).start()
         deadline = time.monotonic() + READY_S
         while not self.lines or not is_last(self.lines[-1]):
             line = found.get(timeout=max(0.1, deadline - time.monotonic()))
             assert line, f"headrace dev ended with exit code {self.process.wait(STOP_S)}"
             self.lines.append(line.rstrip("\n"))
 
-    def _stdout(self) -> Iterator[str]:
+    def _read(self, found: Queue[str]) -> None:
         assert self.process.stdout is not None
-        yield from self.process.stdout
+        for line in self.process.stdout:
+            found.put(line)
+        found.put("")
 
 
 @contextmanager
 def dev(*flags: str, cwd: Path) -> Iterator[DevProcess]:
     """A development stack that is ready; killed at the end where the test has not stopped it."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "headrace", "dev", *flags],
+        [sys.executable, "-P", "-m", "headrace", "dev", *flags],
         stdout=subprocess.PIPE, text=True, env=environment(), cwd=cwd, start_new_session=True,
     )  # fmt: skip
     running = DevProcess(process)

@@ -20,6 +20,7 @@ from producer_sdk import (
     UnknownModel,
 )
 from producer_sdk.broker import BrokerError, Outgoing, TopicPartition
+from producer_sdk.memory import MemoryAdmin
 from producer_sdk.model_topics import model_topics
 from producer_sdk.tensors import Array
 from producer_sdk.testing import FakeWorker, MemoryBroker
@@ -196,6 +197,22 @@ async def test_close_ends_what_waits_with_a_typed_error_in_bounded_time(broker: 
     assert raised.value.id == "job-1"
     with pytest.raises(Cancelled, match="closed"):
         await client.infer("double", {"x": 1})
+
+
+async def test_close_is_not_held_by_a_broker_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = Client(MemoryBroker())
+
+    async def never(self: object) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(MemoryAdmin, "topics", never)
+    await client.start()
+    call = asyncio.create_task(client.infer("double", {"x": 1}, deadline_s=0.3))
+    await asyncio.sleep(0.05)
+    async with asyncio.timeout(0.2):
+        await client.close()
+    with pytest.raises(DeadlineExceeded):
+        await call
 
 
 async def test_a_client_that_was_not_started_says_so() -> None:
