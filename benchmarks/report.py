@@ -53,9 +53,18 @@ def finish(report: Report, json_file: Path | None) -> int:
 
 
 def as_json(report: Report) -> dict[str, object]:
-    """Everything that was measured, every run of it, and the gates with their verdicts."""
+    """Every run of every drain, the quantiles of the round trips, and the gates with their verdicts."""
     gates = [dataclasses.asdict(gate) | {"holds": gate.holds} for gate in report.gates]
-    return dataclasses.asdict(report) | {"gates": gates}
+    trips = {name: _quantiles_s(times) for name, times in _trips(report.round_trip)}
+    return dataclasses.asdict(report) | {"round_trip": trips or None, "gates": gates}
+
+
+def _trips(round_trip: RoundTrip | None) -> list[tuple[str, Sequence[float]]]:
+    return [("raw echo", round_trip.echo_s), ("headrace", round_trip.headrace_s)] if round_trip else []
+
+
+def _quantiles_s(times: Sequence[float]) -> dict[str, float]:
+    return {"calls": len(times), "p50_s": median(times), "p99_s": quantiles(times, n=100)[-1]}
 
 
 def _drain_table(drains: Sequence[Drained]) -> Table:
@@ -75,13 +84,14 @@ def _drain_table(drains: Sequence[Drained]) -> Table:
 
 
 def _round_trip_table(round_trip: RoundTrip) -> Table:
-    table = Table(title=f"Idle round trip, one outstanding, {len(round_trip.echo_s)} each")
+    table = Table(title=f"Idle round trip, {len(round_trip.echo_s)} calls", min_width=PLAIN_WIDTH // 2)
     for name in ("system", "p50 ms", "p99 ms", "x echo"):
         table.add_column(name, justify="left" if name == "system" else "right")
     echo_p50_s = median(round_trip.echo_s)
-    for name, times in (("raw echo", round_trip.echo_s), ("headrace", round_trip.headrace_s)):
-        p50_s, p99_s = median(times), quantiles(times, n=100)[-1]
-        table.add_row(name, f"{p50_s * 1000:.2f}", f"{p99_s * 1000:.2f}", f"{p50_s / echo_p50_s:.2f}")
+    for name, times in _trips(round_trip):
+        figures = _quantiles_s(times)
+        p50_ms, p99_ms = figures["p50_s"] * 1000, figures["p99_s"] * 1000
+        table.add_row(name, f"{p50_ms:.2f}", f"{p99_ms:.2f}", f"{figures['p50_s'] / echo_p50_s:.2f}")
     return table
 
 

@@ -76,10 +76,10 @@ class Child:
         await asyncio.gather(*self._readers)
         return code
 
-    async def stop(self, timeout_s: float) -> bool:
-        """End it by TERM, after `timeout_s` by KILL; whether it ended in order. Safe when it has ended or not begun."""
+    async def stop(self, timeout_s: float) -> int:
+        """End it by TERM, after `timeout_s` by KILL; its exit code. Safe when it has ended, or not begun (0)."""
         if self._process is None:
-            return True
+            return 0
         try:
             if self._process.returncode is None:
                 self._process.send_signal(signal.SIGTERM)
@@ -89,7 +89,7 @@ class Child:
             pass  # it is killed below
         finally:
             self.kill()
-        return await self.ended() == 0
+        return await self.ended()
 
     def kill(self) -> None:
         """End it now, if it runs."""

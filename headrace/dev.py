@@ -59,12 +59,12 @@ async def _run(models: Path, chosen: Chosen, ports: Ports, printer: "Printer") -
             stopping.cancel()
             await asyncio.gather(serving, stopping, return_exceptions=True)
             _say("Stopping everything ...")
-            in_order = await stack.down()
+            disorder = await stack.down()
         if failed:
             serving.result()
-    if not in_order:
-        _say("Some of it did not stop in time, or was told to stop at once, and was killed.")
-    return 0 if in_order else FORCED
+    if disorder:
+        _say(f"Not everything ended in order: {', '.join(disorder)}.")
+    return FORCED if disorder else 0
 
 
 def choose_ports(gateway: int | None) -> Ports:

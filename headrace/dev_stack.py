@@ -92,13 +92,14 @@ class DevStack:
         show(ready)
         await self._failure
 
-    async def down(self) -> bool:
-        """Stop what runs, the last started first; whether all of it stopped in order and in time."""
+    async def down(self) -> list[str]:
+        """Stop what runs, the last started first; says of each that did not end in order how it ended."""
         self._stopping = True
-        in_order = [await child.stop(STOP_TIMEOUT_S) for child in reversed(self._children)]
+        codes = {child.name: await child.stop(STOP_TIMEOUT_S) for child in reversed(self._children)}
         for watch in self._watches:
             await watch
-        return all(in_order)
+        ends = {name: "was killed" if code < 0 else f"ended with exit code {code}" for name, code in codes.items()}
+        return [f"{name} {ends[name]}" for name, code in codes.items() if code != 0]
 
     def kill(self) -> None:
         """End everything now."""
@@ -165,6 +166,6 @@ def child_environment(environ: Mapping[str, str]) -> dict[str, str]:
     foreign = {setting.variable for setting in settings_of(KafkaSettings)}
     kept = {name: value for name, value in environ.items() if name not in foreign}
     root = str(Path(__file__).resolve().parents[1])
-    if root not in site.getsitepackages():
+    if root not in (*site.getsitepackages(), site.getusersitepackages()):
         kept["PYTHONPATH"] = os.pathsep.join([root, *filter(None, [environ.get("PYTHONPATH")])])
     return kept

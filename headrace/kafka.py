@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from headrace.cli import Debug, Json, plain_app
+from headrace.free_ports import is_free
 from headrace.local_kafka import LocalKafka, LocalKafkaError
 
 app = plain_app()
@@ -24,7 +25,10 @@ The first start of a user downloads Apache Kafka (45 MB) into the cache folder; 
 set, the unpacked Kafka there is used instead.
 """
 Port = Annotated[
-    int | None, typer.Option(metavar="N", min=1, max=65535, help="Port on 127.0.0.1. [default: 9092, or a free one]")
+    int | None,
+    typer.Option(
+        metavar="N", min=0, max=65535, help="Port on 127.0.0.1; 0 takes a free one. [default: 9092, or a free one]"
+    ),
 ]
 DataDir = Annotated[
     Path | None, typer.Option(metavar="DIR", help="Folder to keep the topics in. [default: one removed at the end]")
@@ -37,7 +41,7 @@ def kafka(port: Port = None, data_dir: DataDir = None, as_json: Json = False, de
     """Run a real Apache Kafka of one node on this machine, without Docker, until Ctrl-C."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
-    broker = LocalKafka(port=port or usual_or_free(USUAL_PORT), data_dir=data_dir)
+    broker = LocalKafka(port=choose_port(port), data_dir=data_dir)
     try:
         broker.start()
         _say_ready(broker, as_json)
@@ -49,11 +53,11 @@ def kafka(port: Port = None, data_dir: DataDir = None, as_json: Json = False, de
         broker.stop()
 
 
-def usual_or_free(usual: int) -> int | None:
-    """The usual port while nobody listens there, else None."""
-    from headrace.free_ports import is_free
-
-    return usual if is_free(usual) else None
+def choose_port(given: int | None) -> int | None:
+    """The port given; the usual one where none is and nobody listens there; else None, which is a free one."""
+    if given is not None:
+        return given or None
+    return USUAL_PORT if is_free(USUAL_PORT) else None
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.consumer.fetcher import OffsetResetStrategy
 from aiokafka.errors import KafkaError, NoError, TopicAlreadyExistsError, for_code
+from aiokafka.protocol.offset import OffsetRequest
 
 from ._kafka_offsets import fetch_request, read_fetched
 from ._kafka_options import KafkaOptions
@@ -70,14 +73,27 @@ class KafkaAdmin:
             self._client = None
 
     async def _visible(self, names: set[str]) -> None:
-        """Wait until each partition has a leader."""
+        """Wait until each partition has a leader that knows it is one."""
         while names:
-            cluster = await self._client._client.fetch_all_metadata()
-            led = {name for name in names if cluster.partitions_for_topic(name)}
-            led = {n for n in led if cluster.partitions_for_topic(n) == cluster.available_partitions_for_topic(n)}
-            if led == names:
+            if await self._led(names):
                 return
             await asyncio.sleep(_LOOK_AGAIN_S)
+
+    async def _led(self, names: set[str]) -> bool:
+        cluster = await self._client._client.fetch_all_metadata()
+        by_leader: dict[int, dict[str, list[tuple[int, int]]]] = defaultdict(lambda: defaultdict(list))
+        for name in names:
+            partitions = cluster.partitions_for_topic(name)
+            if not partitions or partitions != cluster.available_partitions_for_topic(name):
+                return False
+            for partition in partitions:
+                leader = cluster.leader_for_partition(TopicPartition(name, partition))
+                by_leader[leader][name].append((partition, OffsetResetStrategy.LATEST))
+        for leader, wanted in by_leader.items():
+            response = await self._client._client.send(leader, OffsetRequest(-1, 0, list(wanted.items())))
+            if any(code for _, partitions in response.topics for _, code, *_ in partitions):
+                return False
+        return True
 
     async def _in_time(self, what: str, ask: Callable[[], Awaitable[T]]) -> T:
         """Ask, again after faults that pass by themselves, within the time of a send."""

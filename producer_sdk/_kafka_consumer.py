@@ -122,7 +122,8 @@ class KafkaConsumer(ABC):
         return positions
 
     def lag(self) -> Mapping[TopicPartition, int]:
-        states = self._consumer._subscription.subscription.assignment
+        subscription = None if self._consumer is None else self._consumer._subscription.subscription
+        states = None if subscription is None else subscription.assignment
         lag = {}
         for partition in self._partitions:
             state = states.state_value(partition) if states is not None else None

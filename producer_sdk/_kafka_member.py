@@ -78,11 +78,14 @@ class KafkaMember(KafkaConsumer):
         consumer.subscribe(list(self._topics), listener=_Listener(self._revoke, self._assign))
 
     async def _commit(self, offsets: Mapping[TopicPartition, Committed]) -> None:
-        membership, coordinator = self._membership, self._consumer._coordinator
+        membership = self._membership
+        if membership is None or not offsets.keys() <= self._partitions:
+            raise CommitRefused(f"group {self._group!r} has given the partitions to somebody else")
+        coordinator = self._consumer._coordinator
         while True:
             await coordinator.ensure_coordinator_known()
             current = Membership(coordinator.generation, coordinator.member_id)
-            if membership is None or membership != current or not offsets.keys() <= self._partitions:
+            if membership != current:
                 raise CommitRefused(f"group {self._group!r} has given the partitions to somebody else")
             try:
                 read_committed(await coordinator._send_req(commit_request(self._group, membership, offsets)))

@@ -28,10 +28,11 @@ _TRIM_AT = 10_000
 
 
 class KnownTopic(NamedTuple):
-    """`spread` goes round the partitions that have a leader."""
+    """`led` have a leader; `spread` goes round those."""
 
     name: str
     partitions: dict[int, KafkaPartition]
+    led: set[int]
     spread: Iterator[KafkaPartition]
 
     def place(self, partition: int | None, key: bytes | None) -> KafkaPartition:
@@ -50,7 +51,8 @@ class Session:
 
     def __init__(self, bootstrap_servers: str, options: KafkaOptions) -> None:
         self.broken = False
-        self.topics: dict[str, KnownTopic] = {}
+        self.topics: dict[str, KnownTopic] = {}  # to be looked up again after each change of the cluster
+        self._known: dict[str, KnownTopic] = {}
         self.producer = AIOKafkaProducer(
             **options.connection(bootstrap_servers),
             acks="all",
@@ -99,11 +101,14 @@ class Session:
         partitions = client.cluster.partitions_for_topic(topic)
         if not partitions:
             raise BrokerError(f"topic {topic!r} does not exist at {self._name}: create it first")
-        led = list(client.cluster.available_partitions_for_topic(topic) or partitions)
-        # Many producers start together: each begins its round elsewhere.
-        places = {partition: KafkaPartition(topic, partition) for partition in sorted(partitions)}
-        spread = cycle([places[partition] for partition in random.sample(led, len(led))])
-        known = self.topics[topic] = KnownTopic(topic, places, spread)
+        led = client.cluster.available_partitions_for_topic(topic) or partitions
+        known = self._known.get(topic)
+        if known is None or (known.partitions.keys(), known.led) != (partitions, led):
+            places = {partition: KafkaPartition(topic, partition) for partition in sorted(partitions)}
+            # Many producers start together: each begins its round elsewhere.
+            spread = cycle([places[partition] for partition in random.sample(sorted(led), len(led))])
+            known = self._known[topic] = KnownTopic(topic, places, led, spread)
+        self.topics[topic] = known
         return known
 
     async def send(self, place: KafkaPartition, record: Outgoing) -> asyncio.Future[Any]:

@@ -8,10 +8,13 @@ import time
 from collections.abc import Callable, Sequence
 
 from producer_sdk.announcements import Announcement, ModelState, TensorAnnouncement, encode_announcement
-from producer_sdk.broker import BrokerError, Outgoing, Producer
+from producer_sdk.broker import Outgoing, Producer
+from producer_sdk.errors import HeadraceError
+from producer_sdk.wire import sendable
 
 from .runners.engine import Loaded, ModelSpec, TensorSpec
 
+MAX_REASON_CHARS = 1000
 _log = logging.getLogger("headrace.worker")
 
 
@@ -42,7 +45,7 @@ def announcement(
         v1_input=spec.v1_input,
         v1_output=spec.v1_output,
         default_deadline_s=spec.default_deadline_s,
-        reason=reason,
+        reason=sendable(reason[:MAX_REASON_CHARS]),
     )
 
 
@@ -76,9 +79,14 @@ class Announcer:
             except TimeoutError:
                 pass  # the heartbeat is due
 
-    async def leave(self) -> None:
-        """Take the announcements back."""
-        await self._publish([Outgoing(each.key, None) for each in self._now()])
+    async def leave(self, timeout_s: float) -> None:
+        """Take the announcements back. Past the time they are left to become stale."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._publish([Outgoing(each.key, None) for each in self._now()])
+        except TimeoutError:
+            _log.warning("The announcements are not taken back within %g s: they will become stale", timeout_s,
+                         extra={"action": "leave_unannounced"})  # fmt: skip
 
     def _now(self) -> Sequence[Announcement]:
         return self._current(int(time.time() * 1000))
@@ -86,5 +94,5 @@ class Announcer:
     async def _publish(self, records: Sequence[Outgoing]) -> None:
         try:
             await self._producer.publish_batch(self._topic, 0, records)
-        except BrokerError as err:
+        except HeadraceError as err:  # of the broker, or the announcement is too large for it
             _log.warning("The announcement is not acknowledged: %s", err, extra={"action": "announce_failed"})

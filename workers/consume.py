@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 from producer_sdk.broker import Broker, BrokerError, CommitRefused, Consumer, GroupOptions, Record, TopicPartition
@@ -12,9 +13,10 @@ from producer_sdk.topics import Lane, Topics
 from .commit import PartitionLedger, commit
 
 STOP_TIMEOUT_S = 10.0
-_log = logging.getLogger("headrace.worker")
-
+FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 10.0
+CALM_S = 60.0  # a consumer that failed sooner than so after it had joined waits longer each time
+_log = logging.getLogger("headrace.worker")
 
 Settle = Callable[[Sequence[PartitionLedger]], Awaitable[None]]
 Lost = Callable[[Sequence[PartitionLedger]], None]
@@ -40,6 +42,8 @@ class Intake:
         self._group = topics.group(model)
         self._options = options
         self._consumer = self._new_member()
+        self._joined_at: float | None = None  # None while there is no started consumer
+        self._pause_s = 0.0
         self.ledgers: dict[TopicPartition, PartitionLedger] = {}
         self.assignments = 0  # how often the group has given out partitions
 
@@ -48,6 +52,7 @@ class Intake:
 
     async def start(self) -> None:
         await self._consumer.start()
+        self._joined_at = time.monotonic()
 
     async def poll(self, max_records: int, timeout_s: float) -> Mapping[TopicPartition, Sequence[Record]]:
         """What has arrived. A consumer that cannot go on is replaced, its partitions given up uncommitted."""
@@ -60,19 +65,20 @@ class Intake:
 
     async def _join_anew(self) -> None:
         self._give_up()
-        pause_s = 0.1
-        while True:
+        if self._joined_at is None or time.monotonic() - self._joined_at > CALM_S:
+            self._pause_s = 0.0
+        self._joined_at = None
+        while self._joined_at is None:
             await self._consumer.stop(STOP_TIMEOUT_S)
+            self._give_up()  # what it was assigned while it stopped
+            await asyncio.sleep(self._pause_s)
+            self._pause_s = min(LONGEST_PAUSE_S, max(FIRST_PAUSE_S, 2 * self._pause_s))
             self._consumer = self._new_member()
             try:
-                await self._consumer.start()
+                await self.start()
             except BrokerError as err:
                 _log.warning("Model %s cannot join its group yet: %s", self._model, err,
                              extra={"action": "join_failed"})  # fmt: skip
-                await asyncio.sleep(pause_s)
-                pause_s = min(LONGEST_PAUSE_S, 2 * pause_s)
-            else:
-                return
 
     def _give_up(self) -> None:
         ledgers = list(self.ledgers.values())
@@ -89,8 +95,8 @@ class Intake:
         self._consumer.resume(self._consumer.assignment())
 
     def lag(self) -> int:
-        """Records that wait in the assigned partitions, as far as known."""
-        return sum(self._consumer.lag().values())
+        """Records that wait in the assigned partitions, as far as known. Any thread may ask."""
+        return 0 if self._joined_at is None else sum(self._consumer.lag().values())
 
     async def assigned(self, partitions: frozenset[TopicPartition]) -> None:
         self.ledgers |= {partition: PartitionLedger(partition) for partition in partitions}
@@ -117,9 +123,10 @@ class Intake:
                 return False
             return True
 
-    async def stop(self) -> None:
+    async def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
         """Leave the group; nothing can be committed afterwards."""
-        await self._consumer.stop(STOP_TIMEOUT_S)
+        self._joined_at = None
+        await self._consumer.stop(timeout_s)
         self._fence(list(self.ledgers.values()))
 
     def _fence(self, ledgers: Iterable[PartitionLedger]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from producer_sdk.broker import Outgoing, Record
-from producer_sdk.errors import DeadlineExceeded, InvalidRequest, UnknownModel
+from producer_sdk.errors import DeadlineExceeded, HeadraceError, InvalidRequest, UnknownModel
 from producer_sdk.records import decode_record
 from producer_sdk.tensors import Datatype, Tensor
 from producer_sdk.topics import Lane, Topics, derived_id
@@ -48,21 +48,29 @@ class Decoder:
     def decode(self, record: Record, source: Source, lane: Lane, now: Now) -> Work | Rejected:
         """The request that a record holds, checked against the model's signature, or why it cannot run."""
         fallback_id = derived_id(record.topic, record.partition, record.offset)
+        timestamp_ms = record.timestamp
+        if timestamp_ms < 0:  # Kafka's -1: the producer gave none
+            timestamp_ms = now.epoch_ms
         try:
-            request = decode_record(record.value, record.headers, fallback_id, record.timestamp)
+            request = decode_record(record.value, record.headers, fallback_id, timestamp_ms)
         except Undecodable as err:
-            dead = Outgoing(record.key, record.value, record.headers)
-            return Rejected(fallback_id, err, source, lane, now.monotonic, dead=dead)
+            return self.unreadable(record, err, source, lane, now)
         if type(request) is Refused:
             return self._refuse(request, source, lane, now)
         assert isinstance(request, Request)
         try:
             self._check_envelope(request)
             fit = self._fit(request.inputs)
-            expires = self._expires(request, record.timestamp, now)
+            expires = self._expires(request, timestamp_ms, now)
         except (InvalidRequest, UnknownModel, DeadlineExceeded) as err:
             return self._refuse(Refused(request.id, err, request.form, request.reply_to), source, lane, now)
         return Work(request, source, lane, fit.rows, fit.nbytes, fit.bucket, now.monotonic, expires)
+
+    def unreadable(self, record: Record, error: HeadraceError, source: Source, lane: Lane, now: Now) -> Rejected:
+        """The rejection of a record whose return address cannot be read: it becomes a dead letter."""
+        id = derived_id(record.topic, record.partition, record.offset)
+        dead = Outgoing(record.key, record.value, record.headers, record.timestamp)
+        return Rejected(id, error, source, lane, now.monotonic, dead=dead)
 
     def _refuse(self, refused: Refused, source: Source, lane: Lane, now: Now) -> Rejected:
         reply_to, error = refused.reply_to, refused.error
@@ -111,6 +119,8 @@ class Decoder:
             if tensor.datatype is not spec.datatype or (shape[1:] if spec.batched else shape) != spec.shape:
                 _check_tensor(spec, tensor)
             if spec.batched:
+                if not shape:  # equal to the row's shape above where that has no dimension either
+                    _check_tensor(spec, tensor)
                 if rows and shape[0] != rows:
                     raise InvalidRequest(f"input {spec.name!r} has {shape[0]} rows, but another input has {rows}")
                 rows = shape[0]

@@ -8,6 +8,10 @@ import time
 
 import msgspec
 
+from producer_sdk.errors import Internal
+from producer_sdk.wire import sendable
+
+_log = logging.getLogger("headrace.worker")
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
@@ -19,11 +23,11 @@ class JsonLines(logging.Formatter):
             "time": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03d}Z",
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": sendable(record.getMessage()),
         }
-        line |= {name: str(value) for name, value in vars(record).items() if name not in _STANDARD}
+        line |= {name: sendable(str(value)) for name, value in vars(record).items() if name not in _STANDARD}
         if record.exc_info:
-            line["traceback"] = self.formatException(record.exc_info)
+            line["traceback"] = sendable(self.formatException(record.exc_info))
         return msgspec.json.encode(line).decode()
 
 
@@ -34,3 +38,9 @@ def set_up_logging(level: str, form: str) -> None:
     handler.setFormatter(JsonLines() if form == "json" else people)
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     logging.getLogger("aiokafka").setLevel(logging.ERROR)
+
+
+def bug(what: str, model: str, err: Exception) -> Internal:
+    """The error of the requests that a fault of our own concerns; the log gets its traceback."""
+    _log.error("The worker failed at %s of model %s", what, model, exc_info=err, extra={"action": "bug"})
+    return Internal(f"the worker failed at {what}: {type(err).__name__}: {err}"[:1000])

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from producer_sdk.broker import Admin, Broker, Producer, Record, TopicPartition
-from producer_sdk.errors import DeadlineExceeded, Internal
+from producer_sdk.errors import DeadlineExceeded
 from producer_sdk.topics import Topics
 
 from .backlog import Backlog
@@ -23,7 +23,9 @@ from .batch import BatchRule, close_at
 from .commit import PartitionLedger
 from .consume import Intake
 from .decode import Decoder, Now
+from .events import heard
 from .health import ModelHealth
+from .log import bug
 from .metrics import ModelMetrics
 from .publish import Destinations, Replier
 from .reply import Scribe
@@ -36,6 +38,7 @@ from .work import Batch, Outcome, Source, Work
 MAX_HAUL = 256  # thousands of records alive at once cost twice as much each
 POLL_S = 0.25
 HOLD_S = 0.5
+LAST_COMMIT_S = 5.0
 _log = logging.getLogger("headrace.worker")
 
 
@@ -62,9 +65,7 @@ class ModelLoop:
         new_runner = partial(make_runner, spec, max_batch_bytes=settings.max_batch_bytes)
         self.device = Device(new_runner, settings.attempt_limit, spec.name, self._wake.set)
         self._scribe = Scribe(topics, spec.name, spec.version, settings.max_record_bytes)
-        self._replier = Replier(
-            producer, Destinations(admin), self._scribe, published=self._published, rested=self._note_quiet
-        )
+        self._replier = Replier(producer, Destinations(admin), self._scribe, published=self._published)
         self.intake = Intake(broker, topics, spec.name, settings.group_options(), self._settle, self._lost)
         self.metrics = ModelMetrics(
             spec.name,
@@ -104,8 +105,7 @@ class ModelLoop:
         return bool(self._tasks)
 
     def health(self) -> ModelHealth:
-        device = self.device
-        polled_at = self.polled_at if self._tasks else None
+        polled_at, device = self.polled_at if self._tasks else None, self.device
         return ModelHealth(self.spec.name, device.ready, device.reason, self.intake.assignments > 0, polled_at)
 
     async def failed(self) -> BaseException:
@@ -142,7 +142,11 @@ class ModelLoop:
         for record in records:
             offset = record.offset
             if ledger.take(offset):
-                item = self._decoder.decode(record, Source(ledger, offset), lane, now)
+                source = Source(ledger, offset)
+                try:
+                    item = self._decoder.decode(record, source, lane, now)
+                except Exception as err:  # noqa: BLE001 - the border to foreign bytes, which must not stop the worker
+                    item = self._decoder.unreadable(record, bug("decoding", self.spec.name, err), source, lane, now)
                 if isinstance(item, Work):
                     self._backlog.add(item)
                 else:
@@ -155,9 +159,9 @@ class ModelLoop:
         self._intake_paused = True
         self._wake.set()
         while not self._stopping and (self._replier.full or not self._backlog.room):
+            self._room.clear()
             self.intake.pause()
             await self._haul(1, 0.0)
-            self._room.clear()
             await heard(self._room, HOLD_S)
         self.intake.resume()
 
@@ -197,15 +201,15 @@ class ModelLoop:
         try:
             ran = await self.device.run(slot, batch, self._scribe)
         except Exception as err:  # noqa: BLE001 - the top of a task: a bug of ours must still answer each request
-            _log.exception("A batch of model %s failed inside the worker", self.spec.name, extra={"action": "bug"})
-            error = Internal(f"the worker failed: {type(err).__name__}: {err}"[:1000])
+            error = bug("a batch", self.spec.name, err)
             ran = Ran([self._scribe.failed(work, error) for work in batch.works])
+        finally:
+            del self._running[slot]
         self._replier.put(ran.outcomes)
-        self.metrics.run_seconds.add(self.device.run_s)
+        self.metrics.run_seconds.add(ran.run_s)
         for work in ran.again:
             if not work.source.ledger.fenced:
                 self._backlog.add(work)
-        del self._running[slot]
         self._wake.set()
         self._note_quiet()
 
@@ -216,14 +220,11 @@ class ModelLoop:
 
     def _published(self, outcomes: Sequence[Outcome]) -> None:
         """Called when outcomes are acknowledged and their offsets finished."""
-        now = time.monotonic()
-        counts, seconds = self.metrics.outcomes, self.metrics.seconds
-        for outcome in outcomes:
-            counts[outcome.lane, outcome.code] += 1
-            seconds.add(now - outcome.arrived)
+        self.metrics.count(outcomes, time.monotonic())
         self._finished.set()
         self._room.set()
         self._wake.set()
+        self._note_quiet()
 
     async def _commit(self) -> None:
         """Commit what is finished, at most every `commit_interval_s`."""
@@ -243,7 +244,7 @@ class ModelLoop:
     async def _settle(self, leaving: Sequence[PartitionLedger]) -> None:
         """Partitions are going: forget what has not started, finish what has, within the drain budget."""
         self._lost(leaving)
-        if not await heard(self._quiet, self._settings.drain_timeout_s):
+        if leaving and not await heard(self._quiet, self._settings.drain_timeout_s):
             _log.warning("%s: others will run it again", self.blockers(), extra={"action": "settle_timeout"})
             self._lost(leaving)
 
@@ -264,18 +265,27 @@ class ModelLoop:
                 await asyncio.wait([self._tasks[0]])
                 self._note_quiet()
                 await self._quiet.wait()
-            return await self.intake.commit()
         except TimeoutError:
-            await self.intake.commit()
-            return False
+            pass  # what is finished is committed all the same
+        return await self._commit_at_last() and not self.blockers()
 
-    async def stop(self) -> None:
+    async def _commit_at_last(self) -> bool:
+        try:
+            async with asyncio.timeout(LAST_COMMIT_S):
+                committed = await self.intake.commit()
+                while not committed:
+                    await asyncio.sleep(self._settings.commit_interval_s)
+                    committed = await self.intake.commit()
+        except TimeoutError:
+            return False
+        return True
+
+    async def stop(self, leave_timeout_s: float) -> None:
         """End everything at once; what is unfinished will be read again."""
         for task in [*self._tasks, *self._running.values()]:
             task.cancel()
         await asyncio.gather(*self._tasks, *self._running.values(), return_exceptions=True)
-        if self._tasks:
-            await self.intake.stop()
+        await self.intake.stop(leave_timeout_s)
         await self.device.stop(1.0)
 
     def blockers(self) -> str:
@@ -287,13 +297,3 @@ class ModelLoop:
             f"model {self.spec.name}: {running} batches on the device, {waiting} requests waiting, "
             f"{unsent} replies not acknowledged"
         )
-
-
-async def heard(event: asyncio.Event, timeout_s: float) -> bool:
-    """Wait for an event so long at most; whether it came. Costs no task."""
-    try:
-        async with asyncio.timeout(timeout_s if timeout_s < math.inf else None):
-            await event.wait()
-    except TimeoutError:
-        return False
-    return True

@@ -9,9 +9,16 @@ from collections.abc import Callable, Iterator, Sequence
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
+from producer_sdk.errors import Code
 from producer_sdk.topics import Lane
 
+from .reply import OK
+from .work import Outcome
+
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+OTHER = "OTHER"
+KNOWN = frozenset((OK, OTHER, *Code))
+MAX_SERIES = len(Lane) * len(KNOWN)  # model code can raise errors with codes of its own, which must not fill memory
 ROWS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0)
 
 
@@ -57,6 +64,16 @@ class ModelMetrics:
         self.batch_rows = Distribution(ROWS)
         self.run_seconds = Distribution(SECONDS)
         self.batches = 0
+
+    def count(self, outcomes: Sequence[Outcome], now: float) -> None:
+        """Count acknowledged outcomes."""
+        counts, seconds = self.outcomes, self.seconds
+        for outcome in outcomes:
+            counts[outcome.lane, outcome.code] += 1
+            seconds.add(now - outcome.arrived)
+        if len(counts) > MAX_SERIES:
+            for lane, code in [key for key in counts if key[1] not in KNOWN]:
+                counts[lane, OTHER] += counts.pop((lane, code))
 
 
 class WorkerMetrics:

@@ -5,41 +5,50 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from producer_sdk.broker import Admin, BrokerError, Producer
-from producer_sdk.errors import InvalidRequest, PayloadTooLarge
+from producer_sdk.errors import HeadraceError, InvalidRequest, PayloadTooLarge
 
 from .reply import Scribe
 from .work import Outcome
 
-MAX_WAITING = 8192
-MAX_WAITING_BYTES = 64 * 1024 * 1024
+MAX_UNACKNOWLEDGED = 8192
+MAX_UNACKNOWLEDGED_BYTES = 64 * 1024 * 1024
+ROUND_S = 0.25
+FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 5.0
 _log = logging.getLogger("headrace.worker")
 
 
 class Destinations:
-    """Which topics exist and how many partitions they have; asks the broker again when one is not known."""
+    """Which topics exist and how many partitions they have, as of the last look. Looking never creates one."""
 
     def __init__(self, admin: Admin) -> None:
         self._admin = admin
-        self._known: Mapping[str, int] = {}
+        self.partitions: Mapping[str, int] = {}
 
-    async def partitions(self, topic: str) -> int:
-        """Number of partitions; 0 for a topic that does not exist. Never creates one."""
-        if topic not in self._known:
-            self._known = await self._admin.topics()
-        return self._known.get(topic, 0)
+    async def look(self) -> None:
+        """Ask the broker until it answers."""
+        pause_s = FIRST_PAUSE_S
+        while True:
+            try:
+                self.partitions = await self._admin.topics()
+            except BrokerError as err:
+                _log.warning("The broker does not list its topics: %s", err, extra={"action": "list_topics_failed"})
+                await asyncio.sleep(pause_s)
+                pause_s = min(LONGEST_PAUSE_S, pause_s * 2)
+            else:
+                return
 
 
 class Replier:
     """Publishes the outcomes of one model. `put` hands over, `run` publishes; one event loop touches it.
 
-    `published` is called with outcomes as they are acknowledged, `rested` when a round of publishing is over.
+    `published` is called with outcomes as they are acknowledged.
 
-    One round of publishing is under way at a time; what arrives meanwhile goes out in the next, so that a busy worker
-    sends large batches and an idle one sends at once.
+    What arrives while a round of publishing is under way goes out in the next, so that a busy worker sends large
+    batches and an idle one sends at once. A partition that does not answer delays a round for `ROUND_S` only.
     """
 
     def __init__(
@@ -49,101 +58,124 @@ class Replier:
         scribe: Scribe,
         *,
         published: Callable[[Sequence[Outcome]], None],
-        rested: Callable[[], None],
     ) -> None:
         self._producer = producer
         self._destinations = destinations
         self._scribe = scribe
         self._published = published
-        self._rested = rested
         self._waiting: list[Outcome] = []
-        self._waiting_bytes = 0
-        self._under_way = 0
+        self._nbytes = 0
         self._wake = asyncio.Event()
+        self.unacknowledged = 0
 
-    def put(self, outcomes: Iterable[Outcome]) -> None:
-        for outcome in outcomes:
-            self._waiting.append(outcome)
-            self._waiting_bytes += len(outcome.outgoing.value or b"")
-        self._wake.set()
+    def put(self, outcomes: Sequence[Outcome]) -> None:
+        if outcomes:
+            self._waiting += outcomes
+            self.unacknowledged += len(outcomes)
+            self._nbytes += _bytes_of(outcomes)
+            self._wake.set()
 
     @property
     def full(self) -> bool:
-        """More waits than may; no further batch or haul should be taken."""
-        return len(self._waiting) >= MAX_WAITING or self._waiting_bytes >= MAX_WAITING_BYTES
-
-    @property
-    def unacknowledged(self) -> int:
-        return len(self._waiting) + self._under_way
+        """More is unacknowledged than may be; no further batch or haul should be taken."""
+        return self.unacknowledged >= MAX_UNACKNOWLEDGED or self._nbytes >= MAX_UNACKNOWLEDGED_BYTES
 
     async def run(self) -> None:
         """Publish until cancelled."""
-        while True:
-            await self._wake.wait()
-            self._wake.clear()
-            outcomes, self._waiting, self._waiting_bytes = self._waiting, [], 0
-            self._under_way = len(outcomes)
-            try:
+        async with asyncio.TaskGroup() as sending:
+            while True:
+                await self._wake.wait()
+                self._wake.clear()
+                outcomes, self._waiting = self._waiting, []
                 groups = await self._by_partition(outcomes)
-                await asyncio.gather(*(self._publish(*where, group) for where, group in groups.items()))
-            finally:
-                self._under_way = 0
-            self._rested()
+                publishing = [sending.create_task(self._publish(*where, group)) for where, group in groups.items()]
+                await asyncio.wait(publishing, timeout=ROUND_S)
 
     async def _by_partition(self, outcomes: Sequence[Outcome]) -> Mapping[tuple[str, int], list[Outcome]]:
+        """Where each goes; the broker is asked once at most, however many topics are not known."""
         groups: defaultdict[tuple[str, int], list[Outcome]] = defaultdict(list)
+        looked = False
+        counts = self._destinations.partitions
         for outcome in outcomes:
             topic, partition = outcome.address
-            count = await self._partitions(topic)
-            if partition is None and count:
-                partition = outcome.source.ledger.partition.partition % count
-            if partition is None or partition >= count:
-                missing = f"topic {topic!r} does not exist" if not count else f"{topic!r} has {count} partitions"
-                error = InvalidRequest(f"reply_to {str(outcome.address)!r} cannot be reached: {missing}")
-                outcome = self._scribe.instead(outcome, error, elsewhere=True)
-                topic = outcome.address.topic
-                count = max(1, await self._partitions(topic))
+            count = counts.get(topic, 0)
+            if (partition or 0) >= count and not looked:
+                looked = True
+                await self._destinations.look()
+                counts = self._destinations.partitions
+                count = counts.get(topic, 0)
+            if (partition or 0) >= count:
+                outcome = self._redirected(outcome, count)
+                topic, partition = outcome.address
+                count = max(1, counts.get(topic, 0))
+            if partition is None:
                 partition = outcome.source.ledger.partition.partition % count
             groups[topic, partition].append(outcome)
         return groups
 
-    async def _partitions(self, topic: str) -> int:
-        pause_s = 0.1
-        while True:
-            try:
-                return await self._destinations.partitions(topic)
-            except BrokerError as err:
-                _log.warning("The broker does not list its topics: %s", err, extra={"action": "list_topics_failed"})
-                await asyncio.sleep(pause_s)
-                pause_s = min(LONGEST_PAUSE_S, pause_s * 2)
+    def _redirected(self, outcome: Outcome, count: int) -> Outcome:
+        if self._scribe.is_last_resort(outcome.address.topic) and outcome.address.partition is None:
+            return outcome  # publishing says what is wrong, until somebody makes the topic again
+        missing = f"it has {count} partitions" if count else "there is no such topic"
+        error = InvalidRequest(f"reply_to {str(outcome.address)!r} cannot be reached: {missing}")
+        return self._instead(outcome, error, elsewhere=True)
 
-    async def _publish(self, topic: str, partition: int, outcomes: Sequence[Outcome]) -> None:
-        """Publish until acknowledged: an outcome is never given up, its offset stays uncommitted meanwhile."""
-        pause_s = 0.1
+    def _instead(self, outcome: Outcome, error: HeadraceError, *, elsewhere: bool) -> Outcome:
+        other = self._scribe.instead(outcome, error, elsewhere=elsewhere)
+        self._nbytes += _bytes_of([other]) - _bytes_of([outcome])
+        return other
+
+    async def _publish(self, topic: str, partition: int, outcomes: Sequence[Outcome], *, small: bool = False) -> None:
+        """Publish until acknowledged: an outcome is never given up, its offset stays uncommitted meanwhile.
+
+        `small` says that it is already the short form of one that was too large.
+        """
+        pause_s = FIRST_PAUSE_S
         while True:
             try:
                 await self._producer.publish_batch(topic, partition, [outcome.outgoing for outcome in outcomes])
                 break
-            except PayloadTooLarge as err:
-                await self._publish_apart(topic, partition, outcomes, err)
-                return
-            except BrokerError as err:
+            except (BrokerError, PayloadTooLarge) as err:
+                hopeless = small and self._scribe.is_last_resort(topic)
+                if isinstance(err, PayloadTooLarge) and not hopeless:
+                    await self._publish_apart(topic, partition, outcomes, err, small=small)
+                    return
                 _log.warning(
                     "%d replies to %s:%d are not acknowledged and will be sent again: %s",
                     len(outcomes), topic, partition, err, extra={"action": "reply_unacknowledged"},
                 )  # fmt: skip
-                await asyncio.sleep(pause_s)
-                pause_s = min(LONGEST_PAUSE_S, pause_s * 2)
+            await asyncio.sleep(pause_s)
+            pause_s = min(LONGEST_PAUSE_S, pause_s * 2)
+            if await self._is_gone(topic, partition):
+                await self._publish_groups(outcomes, small=small)
+                return
         for outcome in outcomes:
             outcome.source.ledger.finish(outcome.source.offset)
+        self.unacknowledged -= len(outcomes)
+        self._nbytes -= _bytes_of(outcomes)
         self._published(outcomes)
 
     async def _publish_apart(
-        self, topic: str, partition: int, outcomes: Sequence[Outcome], error: PayloadTooLarge
+        self, topic: str, partition: int, outcomes: Sequence[Outcome], error: PayloadTooLarge, *, small: bool
     ) -> None:
         """The broker takes smaller records than we were told: find the ones that are too large and answer for them."""
         if len(outcomes) > 1:
-            for outcome in outcomes:
-                await self._publish(topic, partition, [outcome])
-            return
-        await self._publish(topic, partition, [self._scribe.instead(outcomes[0], error)])
+            half = len(outcomes) // 2
+            await self._publish(topic, partition, outcomes[:half])
+            await self._publish(topic, partition, outcomes[half:])
+        else:
+            await self._publish_groups([self._instead(outcomes[0], error, elsewhere=small)], small=True)
+
+    async def _publish_groups(self, outcomes: Sequence[Outcome], *, small: bool) -> None:
+        for (topic, partition), group in (await self._by_partition(outcomes)).items():
+            await self._publish(topic, partition, group, small=small)
+
+    async def _is_gone(self, topic: str, partition: int) -> bool:
+        """Whether a topic that replies went to has been deleted, or made anew with fewer partitions."""
+        await self._destinations.look()
+        count = self._destinations.partitions.get(topic, 0)
+        return partition >= count and (count > 0 or not self._scribe.is_last_resort(topic))
+
+
+def _bytes_of(outcomes: Sequence[Outcome]) -> int:
+    return sum([len(outcome.outgoing.value or b"") for outcome in outcomes])

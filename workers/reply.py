@@ -8,18 +8,21 @@ from typing import Any
 from msgspec.structs import replace
 
 from producer_sdk.broker import Outgoing
-from producer_sdk.errors import DeadlineExceeded, HeadraceError, PayloadTooLarge
+from producer_sdk.errors import DeadlineExceeded, HeadraceError, Internal, PayloadTooLarge
 from producer_sdk.oip import encode_json_error, encode_json_reply
 from producer_sdk.tensors import Tensor
 from producer_sdk.topics import ReplyTo, Topics
-from producer_sdk.wire import Form, Request, encode_error, encode_reply
+from producer_sdk.wire import Form, Request, encode_error, encode_reply, sendable
 
 from .retry import Span
 from .work import Answer, Batch, Block, Outcome, Part, Rejected, Work
 
 OK = "OK"
 RECORD_OVERHEAD_BYTES = 512  # key, headers and framing of one record
+MAX_MESSAGE_CHARS = 1000
+KEPT_BYTES = 1024  # of the value, and of a key, of a dead letter that is itself too large
 _DEAD_PREFIX = "headrace-dead-"
+_CUT_HEADER = f"{_DEAD_PREFIX}cut-from-bytes"
 
 
 class Scribe:
@@ -34,7 +37,11 @@ class Scribe:
         self._max_value_bytes = max_record_bytes - RECORD_OVERHEAD_BYTES
 
     def answered(self, batch: Batch, span: Span, answer: Answer, started: float, now: float) -> list[Outcome]:
-        """The outcomes of a run that covered these records of the batch and did not fail as a whole."""
+        """The outcomes of a run that covered these records of the batch and did not fail as a whole.
+
+        Raises:
+            Internal: the answer does not cover them, so that nobody knows whose it is.
+        """
         outcomes: list[Outcome] = []
         run_ms = round(answer.run_s * 1000, 3)
         place = span.first
@@ -45,6 +52,8 @@ class Scribe:
                 outcomes += [self.failed(work, part.error) for work in works]
             else:
                 outcomes += self._results_of(works, part, batch.rows, run_ms, started, now)
+        if place != span.last:
+            raise Internal(f"the runner answered {place - span.first} of {len(span)} records")
         return outcomes
 
     def _results_of(
@@ -125,7 +134,12 @@ class Scribe:
         )
 
     def instead(self, outcome: Outcome, error: HeadraceError, *, elsewhere: bool = False) -> Outcome:
-        """An error reply in place of an outcome that cannot be sent; `elsewhere` sends it to the results topic."""
+        """What is sent in place of an outcome that cannot be: an error reply, or as much of a dead letter as fits.
+
+        `elsewhere` sends an error reply to the results topic.
+        """
+        if outcome.address == self._dead and not elsewhere:
+            return replace(outcome, outgoing=_shortened(outcome.outgoing))
         value = self._error_value(outcome.id, outcome.form, error)
         return replace(
             outcome,
@@ -133,6 +147,10 @@ class Scribe:
             address=self._results if elsewhere else outcome.address,
             outgoing=Outgoing(outcome.id.encode(), value),
         )
+
+    def is_last_resort(self, topic: str) -> bool:
+        """Whether outcomes that cannot be sent elsewhere end there."""
+        return topic == self._results.topic
 
     def _error_value(self, id: str, form: Form, error: HeadraceError) -> bytes:
         if form is Form.JSON:
@@ -145,13 +163,22 @@ class Scribe:
             "topic": partition.topic,
             "partition": str(partition.partition),
             "offset": str(rejected.source.offset),
+            "timestamp": str(original.timestamp_ms),
             "group": self._group,
             "code": rejected.error.code,
-            "message": rejected.error.message[:1000],
+            "message": sendable(rejected.error.message[:MAX_MESSAGE_CHARS]),
         }
         kept = [(name, value) for name, value in original.headers if not name.startswith(_DEAD_PREFIX)]
         ours = [(_DEAD_PREFIX + name, text.encode()) for name, text in facts.items()]
         return Outgoing(original.key, original.value, [*kept, *ours])
+
+
+def _shortened(letter: Outgoing) -> Outgoing:
+    """A dead letter that the broker finds too large: its facts, a short key and the first bytes, and what it was."""
+    key, value = letter.key, letter.value or b""
+    facts = [(name, text) for name, text in letter.headers if name.startswith(_DEAD_PREFIX)]
+    kept_key = key if key is not None and len(key) <= KEPT_BYTES else None
+    return Outgoing(kept_key, value[:KEPT_BYTES], [*facts, (_CUT_HEADER, str(len(value)).encode())])
 
 
 class _Cut:

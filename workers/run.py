@@ -22,10 +22,11 @@ _log = logging.getLogger("headrace.worker")
 
 
 class Ran(Struct, frozen=True):
-    """What a batch came to: outcomes, and requests that must run again."""
+    """What a batch came to: outcomes, requests that must run again, and the seconds that the model took."""
 
     outcomes: list[Outcome]
     again: tuple[Work, ...] = ()
+    run_s: float = 0.0
 
 
 class _Progress(Struct):
@@ -33,6 +34,7 @@ class _Progress(Struct):
 
     outcomes: list[Outcome]
     running: Span
+    run_s: float = 0.0
 
 
 class Device:
@@ -49,6 +51,7 @@ class Device:
         self._deaths_in_a_row = 0
         self.deaths = 0
         self._restarting: asyncio.Task[None] | None = None
+        self._stopped = False
         self.slots = self._runner.slots
         self.state = ModelState.LOADING
         self.reason = ""
@@ -75,23 +78,37 @@ class Device:
 
     async def run(self, slot: int, batch: Batch, scribe: Scribe) -> Ran:
         """Run a batch; never raises for a fault of the model or its process."""
-        started = time.monotonic()
         runner = self._runner
+        if not self.ready:  # it died since the batch was taken
+            return Ran([], batch.works)
+        try:
+            runner.place(slot, batch)
+        except HeadraceError as err:
+            return await self._run_halves(slot, batch, scribe, err)
+        started = time.monotonic()
         progress = _Progress([], Span(0, len(batch.works)))
         left = progress.running
         try:
-            runner.place(slot, batch)
             while len(left):
                 left = await self._run_span(runner, slot, batch, left, scribe, started, progress)
         except RunnerDied as death:
             self._restart(runner, str(death))
             return self._after_death(batch, death, scribe, progress)
-        except HeadraceError as err:  # from place: the inputs need more memory than a slot may take
-            return Ran([scribe.failed(work, err) for work in batch.works])
         self._deaths_in_a_row = 0
-        return Ran(progress.outcomes)
+        return Ran(progress.outcomes, (), progress.run_s)
+
+    async def _run_halves(self, slot: int, batch: Batch, scribe: Scribe, error: HeadraceError) -> Ran:
+        """The inputs do not fit into the slot's memory together: run half of the records, then the others."""
+        works = batch.works
+        if len(works) == 1:
+            return Ran([scribe.failed(works[0], error)])
+        half = len(works) // 2
+        parts = [Batch(part, sum(work.rows for work in part)) for part in (works[:half], works[half:])]
+        first, second = [await self.run(slot, part, scribe) for part in parts]
+        return Ran(first.outcomes + second.outcomes, first.again + second.again, first.run_s + second.run_s)
 
     async def stop(self, timeout_s: float) -> None:
+        self._stopped = True
         self.state, self.reason = ModelState.UNAVAILABLE, "the worker is stopping"
         if self._restarting is not None:
             self._restarting.cancel()
@@ -105,6 +122,7 @@ class Device:
         async def attempt(part: Span) -> HeadraceError | None:
             progress.running = part
             answer = await runner.run(slot, part.first, part.last)
+            progress.run_s += answer.run_s
             if answer.error is None:
                 self._note(answer)
                 progress.outcomes += scribe.answered(batch, part, answer, started, time.monotonic())
@@ -135,14 +153,15 @@ class Device:
                 progress.outcomes.append(scribe.failed(work, error))
             else:
                 again.append(work)
-        return Ran(progress.outcomes, tuple(again))
+        return Ran(progress.outcomes, tuple(again), progress.run_s)
 
     def _note(self, answer: Answer) -> None:
         self.run_s = answer.run_s if self.run_s == 0.0 else 0.8 * self.run_s + 0.2 * answer.run_s
 
     def _restart(self, dead: Runner, reason: str) -> None:
         """Start another runner, once for each death, however many batches saw it."""
-        if dead is not self._runner or (self._restarting is not None and not self._restarting.done()):
+        restarting = self._restarting is not None and not self._restarting.done()
+        if dead is not self._runner or restarting or self._stopped:
             return
         self.deaths += 1
         self._deaths_in_a_row += 1
@@ -154,10 +173,10 @@ class Device:
         await dead.stop(0.0)
         while True:
             await asyncio.sleep(restart_delay_s(self._deaths_in_a_row))
-            self._runner = self._make_runner()
             try:
+                self._runner = self._make_runner()
                 await self._runner.start()
-            except (LoadFailed, RunnerDied) as err:
+            except Exception as err:  # noqa: BLE001 - the top of a task, without which the model would never come back
                 self._deaths_in_a_row += 1
                 self.state, self.reason = ModelState.UNAVAILABLE, str(err)
                 _log.error("Model %s cannot be loaded: %s", self._model, err, extra={"action": "load_failed"})

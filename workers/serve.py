@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -12,13 +12,14 @@ from msgspec.structs import replace
 
 from producer_sdk.admin import AdminServer
 from producer_sdk.announcements import Announcement
-from producer_sdk.broker import Admin, Broker
+from producer_sdk.broker import Admin, Broker, BrokerError, Producer
 from producer_sdk.model_topics import model_topics
 from producer_sdk.system_topics import ensure_system_topics
 from producer_sdk.topics import Topics
 
 from .announce import Announcer, announcement
 from .drain import Exit, StopRequest, stop_signals
+from .events import unless
 from .health import Health, ModelHealth
 from .log import set_up_logging
 from .loop import ModelLoop
@@ -29,7 +30,8 @@ from .runners.runner import RunnerDied
 from .settings import WorkerSettings
 
 LEAVE_TIMEOUT_S = 5.0
-Future = asyncio.Future[Any]
+LEAVE_AT_ONCE_S = 0.5
+Watched = asyncio.Task[Any]
 _log = logging.getLogger("headrace.worker")
 
 
@@ -42,6 +44,7 @@ class Worker:
         self._topics = Topics(settings.prefix)
         self.loops: list[ModelLoop] = []
         self._metrics = WorkerMetrics()
+        self._tried = 0  # models that are loaded, or have failed to
         self.health = Health(self._model_health, settings.max_poll_interval_s)
         self.stop = StopRequest()
 
@@ -51,78 +54,90 @@ class Worker:
         1. signals and admin port, before anything slow
         2. the models, topics, and the announcements
         3. load every model and join its group
-        4. wait for a signal or a death
+        4. wait for a signal or a death; after a signal serve on until nobody is sent here any more
         5. drain, commit, leave
         """
         async with AsyncExitStack() as stack:
             stack.enter_context(stop_signals(self.stop))  # 1
             self._start_admin_port(stack)
             specs = self._find_models()  # 2
-            producer = self._broker.producer()
-            admin = self._broker.admin()
-            await admin.start()
-            stack.push_async_callback(admin.stop)
-            await producer.start()
-            stack.push_async_callback(producer.stop, LEAVE_TIMEOUT_S)
-            await self._create_topics(admin, specs)
-            self.loops = [ModelLoop(spec, self._settings, self._broker, producer, admin) for spec in specs]
-            self._metrics.models = [loop.metrics for loop in self.loops]
+            producer = await unless(self.stop.drain, self._connect(specs, stack))
+            if producer is None:
+                return Exit.CLEAN
             announcer = Announcer(
                 producer, self._topics.control, self._announcements, self._settings.announce_interval_s
             )
-            sides = [self._side(announcer.run(), "announce", stack), self._side(self.health.tick(), "tick", stack)]
+            sides = [
+                asyncio.create_task(announcer.run(), name="announce"),
+                asyncio.create_task(self.health.tick(), name="tick"),
+            ]
             try:
                 return await self._serve_until_told(announcer, sides)
             finally:
-                await asyncio.wait_for(announcer.leave(), LEAVE_TIMEOUT_S)
+                for side in sides:
+                    side.cancel()
+                await announcer.leave(LEAVE_TIMEOUT_S)
+
+    async def _connect(self, specs: Sequence[ModelSpec], stack: AsyncExitStack) -> Producer:
+        """Reach the broker, see to the topics, and make a loop for each model."""
+        admin, producer = self._broker.admin(), self._broker.producer()
+        stack.push_async_callback(admin.stop)
+        await admin.start()
+        stack.push_async_callback(producer.stop, LEAVE_TIMEOUT_S)
+        await producer.start()
+        await self._see_to_topics(admin, specs)
+        self.loops = [ModelLoop(spec, self._settings, self._broker, producer, admin) for spec in specs]
+        self._metrics.models = [loop.metrics for loop in self.loops]
+        return producer
 
     async def _serve_until_told(self, announcer: Announcer, sides: Sequence[asyncio.Task[None]]) -> Exit:
-        loading: Future = asyncio.gather(*(self._load(loop, announcer) for loop in self.loops))
-        drain: Future = asyncio.create_task(self.stop.drain.wait(), name="wait for a signal")
+        models = [
+            asyncio.create_task(self._serve_model(loop, announcer), name=f"model {loop.spec.name}")
+            for loop in self.loops
+        ]
+        watched: list[Watched] = [*models, *sides]
         try:
-            await asyncio.wait([loading, drain], return_when=asyncio.FIRST_COMPLETED)  # 3
-            if loading.done():
-                loading.result()
-                self.health.started = True
-            announcer.changed()
-            serving = [loop for loop in self.loops if loop.serving]
-            deaths: list[Future] = [
-                asyncio.create_task(loop.failed(), name=f"watch {loop.spec.name}") for loop in serving
-            ]
-            done, _ = await asyncio.wait([drain, *deaths, *sides], return_when=asyncio.FIRST_COMPLETED)  # 4
-            for death in deaths:
-                death.cancel()
-            if drain not in done:
-                return self._report_death(done)
+            if dead := await _first_of(watched, self.stop.drain):  # 3, 4
+                return self._report_death(dead)
+            self.health.stopping = True
+            lag_s = self._settings.endpoint_lag_s if any(loop.serving for loop in self.loops) else 0.0
+            if dead := await _first_of(watched, self.stop.now, lag_s):
+                return self._report_death(dead)
+            await _cancelled(models)
             return await self._drain()  # 5
         finally:
-            loading.cancel()
-            drain.cancel()
             self.health.stopping = True
-            await asyncio.gather(*(loop.stop() for loop in self.loops))
+            await _cancelled(models)
+            leave_timeout_s = LEAVE_AT_ONCE_S if self.stop.now.is_set() else LEAVE_TIMEOUT_S
+            await asyncio.gather(*(loop.stop(leave_timeout_s) for loop in self.loops))
 
-    def _report_death(self, done: set[Future]) -> Exit:
-        for task in done:
-            error = task.exception() or task.result()
-            _log.error("A task of the worker died (%s): %s", _name(task), error, exc_info=error,
-                       extra={"action": "task_died"})  # fmt: skip
+    def _report_death(self, dead: Watched) -> Exit:
+        """Log why a task died.
+
+        Raises:
+            BrokerError: a group could not be joined at the start.
+        """
+        error = dead.exception() or dead.result()
+        if isinstance(error, BrokerError):
+            raise error
+        _log.error("A task of the worker died (%s): %s", dead.get_name(), error, exc_info=error,
+                   extra={"action": "task_died"})  # fmt: skip
         return Exit.FAILED
 
     async def _drain(self) -> Exit:
         self.health.stopping = True
         _log.info("Draining: no new work is taken", extra={"action": "drain"})
-        drains: Future = asyncio.gather(*(loop.drain(self._settings.drain_timeout_s) for loop in self.loops))
-        now: Future = asyncio.create_task(self.stop.now.wait(), name="wait for a second signal")
-        await asyncio.wait([drains, now], return_when=asyncio.FIRST_COMPLETED)
-        now.cancel()
-        if drains.done() and all(drains.result()):
+        drained = await unless(self.stop.now, self._drain_loops())
+        if drained is not None and all(drained):
             _log.info("Drained: everything taken is answered", extra={"action": "drained"})
             return Exit.CLEAN
-        drains.cancel()
         blockers = "; ".join(filter(None, (loop.blockers() for loop in self.loops)))
-        _log.error("Stopped before everything was finished: %s", blockers or "offsets are not committed",
+        _log.error("Stopped before everything was finished: %s", blockers or "the last offsets are not committed",
                    extra={"action": "forced"})  # fmt: skip
         return Exit.FORCED
+
+    async def _drain_loops(self) -> list[bool]:
+        return await asyncio.gather(*(loop.drain(self._settings.drain_timeout_s) for loop in self.loops))
 
     def _start_admin_port(self, stack: AsyncExitStack) -> None:
         settings, health = self._settings, self.health
@@ -143,37 +158,42 @@ class Worker:
                 _log.warning("Model %s: %s", spec.name, warning, extra={"action": "model_warning"})
         return specs
 
-    async def _create_topics(self, admin: Admin, specs: Sequence[ModelSpec]) -> None:
-        settings = self._settings
-        if not settings.create_topics:
+    async def _see_to_topics(self, admin: Admin, specs: Sequence[ModelSpec]) -> None:
+        """Create the topics that are missing; where that is not wanted, say which are."""
+        settings, topics = self._settings, self._topics
+        counts = {"partitions": settings.partitions, "replication_factor": settings.replication_factor}
+        wanted = [topic for spec in specs for topic in model_topics(topics, spec.name, **counts)]
+        if settings.create_topics:
+            await ensure_system_topics(admin, topics, settings.replication_factor)
+            await admin.create_topics(wanted)
             return
-        await ensure_system_topics(admin, self._topics, settings.replication_factor, settings.reply_partitions)
-        wanted = [
-            topic
-            for spec in specs
-            for topic in model_topics(
-                self._topics,
-                spec.name,
-                partitions=settings.partitions,
-                replication_factor=settings.replication_factor,
-            )
-        ]
-        await admin.create_topics(wanted)
+        missing = {topics.control, *(topic.name for topic in wanted)} - (await admin.topics()).keys()
+        if missing:
+            names = ", ".join(sorted(missing))
+            raise BrokerError(f"topics {names} do not exist: create them, or let the worker do it by create_topics")
 
-    async def _load(self, loop: ModelLoop, announcer: Announcer) -> None:
-        """Load one model and let it serve; a model that cannot be loaded leaves the others serving."""
+    async def _serve_model(self, loop: ModelLoop, announcer: Announcer) -> BaseException:
+        """Load one model and let it serve until it dies; one that cannot be loaded leaves the others serving."""
         try:
             await loop.start()
         except (LoadFailed, RunnerDied) as err:
             _log.error("Model %s cannot be loaded: %s", loop.spec.name, err, extra={"action": "load_failed"})
         else:
-            loaded = loop.loaded
-            assert loaded is not None
-            for warning in loaded.warnings:
-                _log.warning("Model %s: %s", loop.spec.name, warning, extra={"action": "model_warning"})
-            _log.info("Model %s version %s is ready after %.1f s", loop.spec.name, loop.spec.version, loaded.load_s,
-                      extra={"action": "model_ready"})  # fmt: skip
+            self._welcome(loop)
+        self._tried += 1
+        self.health.started = self._tried == len(self.loops)
         announcer.changed()
+        if not loop.serving:
+            await asyncio.Event().wait()
+        return await loop.failed()
+
+    def _welcome(self, loop: ModelLoop) -> None:
+        loaded = loop.loaded
+        assert loaded is not None
+        for warning in loaded.warnings:
+            _log.warning("Model %s: %s", loop.spec.name, warning, extra={"action": "model_warning"})
+        _log.info("Model %s version %s is ready after %.1f s", loop.spec.name, loop.spec.version, loaded.load_s,
+                  extra={"action": "model_ready"})  # fmt: skip
 
     def _announcements(self, now_ms: int) -> list[Announcement]:
         settings = self._settings
@@ -194,15 +214,21 @@ class Worker:
     def _model_health(self) -> list[ModelHealth]:
         return [loop.health() for loop in self.loops]
 
-    @staticmethod
-    def _side(task: Coroutine[Any, Any, None], name: str, stack: AsyncExitStack) -> asyncio.Task[None]:
-        running = asyncio.create_task(task, name=name)
-        stack.callback(running.cancel)
-        return running
+
+async def _first_of(watched: Sequence[Watched], event: asyncio.Event, timeout_s: float | None = None) -> Watched | None:
+    """The first of the tasks to end; None when the event or the end of the time comes before."""
+    told = asyncio.create_task(event.wait(), name="wait for a signal")
+    try:
+        done, _ = await asyncio.wait([told, *watched], timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        return None if told in done else next(iter(done), None)
+    finally:
+        told.cancel()
 
 
-def _name(task: Future) -> str:
-    return task.get_name() if isinstance(task, asyncio.Task) else "a task"
+async def _cancelled(tasks: Sequence[Watched]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def serve(settings: WorkerSettings, broker: Broker | None = None) -> int:

@@ -63,6 +63,7 @@ def test_a_model_that_fails_is_named_and_the_others_are_served(models: Path) -> 
 
 def test_usual_ports_that_are_taken_are_passed_by(tmp_path: Path) -> None:
     with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if is_free(8000):
             taken.bind(("127.0.0.1", 8000))
             taken.listen()

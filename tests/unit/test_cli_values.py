@@ -124,7 +124,8 @@ def test_the_python_line_is_python(spec: TensorAnnouncement, tmp_path: Path) -> 
     line = SampleRequest(announced(spec), tmp_path).python("python", "127.0.0.1:1", "mine")
     code = shlex.split(line)[2]
     compile(code, "line", "exec")
-    assert "Client('127.0.0.1:1', prefix='mine')" in code
+    assert "'" not in code
+    assert 'Client("127.0.0.1:1", prefix="mine")' in code
 
 
 def test_long_outputs_are_cut_for_people() -> None:

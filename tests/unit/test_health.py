@@ -1,0 +1,75 @@
+"""/livez and /readyz: None is yes, a sentence says why not."""
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from workers import health
+from workers.health import Health, ModelHealth
+
+READY = ModelHealth("m", ready=True, reason="", assigned=True, polled_at=None)
+
+
+def model(**fields: Any) -> ModelHealth:
+    return replace(READY, **fields)
+
+
+def health_of(*models: ModelHealth, started: bool = True) -> Health:
+    answers = Health(lambda: models, longest_poll_s=300.0)
+    answers.started = started
+    return answers
+
+
+def test_a_worker_is_ready_when_each_model_is_loaded_and_has_its_place_in_the_group() -> None:
+    assert health_of(READY, READY).ready() is None
+
+
+@pytest.mark.parametrize(
+    ("models", "sentence"),
+    [
+        ([], "the worker is starting"),
+        ([READY, model(ready=False)], "model m is not ready: it is loading"),
+        ([model(ready=False, reason="killed by signal 9")], "model m is not ready: killed by signal 9"),
+        ([model(assigned=False)], "model m waits for partitions"),
+    ],
+)
+def test_what_is_missing_is_said(models: list[ModelHealth], sentence: str) -> None:
+    assert health_of(*models).ready() == sentence
+
+
+def test_a_worker_that_starts_or_stops_is_not_ready_but_lives() -> None:
+    starting, stopping = health_of(READY, started=False), health_of(READY)
+    stopping.stopping = True
+    assert (starting.ready(), stopping.ready()) == ("the worker is starting", "the worker is stopping")
+    assert (starting.live(), stopping.live()) == (None, None)
+
+
+def test_a_model_that_is_loading_or_failed_to_load_is_no_reason_to_restart() -> None:
+    assert health_of(model(ready=False, polled_at=None)).live() is None
+
+
+def test_a_model_that_has_not_polled_for_too_long_is_named() -> None:
+    late = health_of(READY, model(name="slow", polled_at=time.monotonic() - 301))
+    assert late.live() == "model slow has not polled Kafka for 301 s"
+    assert health_of(model(polled_at=time.monotonic() - 299)).live() is None
+
+
+def test_a_long_drain_polls_no_more_and_is_alive() -> None:
+    draining = health_of(model(polled_at=time.monotonic() - 3000))
+    draining.stopping = True
+    assert draining.live() is None
+
+
+async def test_an_event_loop_that_stands_still_is_not_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "LONGEST_TICK_S", 0.05)
+    monkeypatch.setattr(health, "TICK_S", 0.01)
+    answers = health_of(READY)
+    ticking = asyncio.create_task(answers.tick())
+    await asyncio.sleep(0.1)
+    assert answers.live() is None
+    time.sleep(0.1)  # noqa: ASYNC251 - the loop stands still
+    assert answers.live() == "the event loop has stood still for 0 s"
+    ticking.cancel()

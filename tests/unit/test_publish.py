@@ -1,0 +1,230 @@
+"""An outcome is published until it is acknowledged, and only then is its offset finished."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+
+import pytest
+from worker_rig import until
+
+from producer_sdk.broker import BrokerError, Outgoing, Topic, TopicPartition
+from producer_sdk.errors import HeadraceError, InvalidRequest
+from producer_sdk.memory import MemoryBroker
+from producer_sdk.records import decode_reply_record
+from producer_sdk.topics import Lane, ReplyTo, Topics
+from producer_sdk.wire import Form
+from workers import publish
+from workers.commit import PartitionLedger
+from workers.publish import Destinations, Replier
+from workers.reply import Scribe
+from workers.work import Outcome, Rejected, Source
+
+SMALL = {"max.message.bytes": "600"}
+TINY = {"max.message.bytes": "90"}  # not even an error reply fits
+TOPICS = [
+    Topic("p.replies", 4),
+    Topic("p.small", 1, config=SMALL),
+    Topic("p.tiny", 1, config=TINY),
+    Topic("p.m.results", 2),
+    Topic("p.m.dead", 1, config={"max.message.bytes": "3000"}),
+]
+SCRIBE = Scribe(Topics("p"), "m", "1", 100_000)
+
+
+class Rig:
+    """A replier on a broker in memory; each outcome comes from an offset of its own in partition 5."""
+
+    def __init__(self, broker: MemoryBroker, replier: Callable[..., Replier]) -> None:
+        self.broker = broker
+        self.ledger = PartitionLedger(TopicPartition("p.m.async", 5))
+        self.published: list[Outcome] = []
+        self.replier = replier(published=self._note)
+        self._offset = 0
+
+    def outcome(self, topic: str = "p.replies", partition: int | None = None, size: int = 10) -> Outcome:
+        offset, self._offset = self._offset, self._offset + 1
+        self.ledger.take(offset)
+        outgoing = Outgoing(b"id", b"v" * size)
+        address = ReplyTo(topic, partition)
+        return Outcome(str(offset), "OK", address, outgoing, self.source(offset), Lane.ASYNC, 0.0, Form.MSGPACK)
+
+    def source(self, offset: int) -> Source:
+        return Source(self.ledger, offset)
+
+    def _note(self, outcomes: Sequence[Outcome]) -> None:
+        self.published += outcomes
+
+    async def put(self, *outcomes: Outcome) -> None:
+        """Hand over, and wait until each is published once and nothing is left in the counts."""
+        wanted = len(self.published) + len(outcomes)
+        self.replier.put(outcomes)
+        await until(lambda: len(self.published) >= wanted)
+        assert (self.replier.unacknowledged, self.replier._nbytes, self.ledger.unfinished) == (0, 0, 0)
+
+    async def lies_in(self, topic: str) -> Mapping[int, list[bytes | None]]:
+        """The values of a topic by partition."""
+        admin = self.broker.admin()
+        partitions = [TopicPartition(topic, n) for n in range((await admin.topics())[topic])]
+        reader = self.broker.reader(frozenset(partitions), from_end=False)
+        await reader.start()
+        polled = await reader.poll(1000, 0.0)
+        return {where.partition: [record.value for record in records] for where, records in polled.items()}
+
+    async def errors_in(self, topic: str) -> list[str]:
+        values = [value for partition in (await self.lies_in(topic)).values() for value in partition]
+        read = [decode_reply_record(value) for value in values if value and not value.startswith(b"v")]
+        return [each.message for each in read if isinstance(each, HeadraceError)]
+
+
+@asynccontextmanager
+async def rig_of(broker: MemoryBroker) -> AsyncIterator[Rig]:
+    producer, admin = broker.producer(), broker.admin()
+    await producer.start()
+    await admin.create_topics(TOPICS)
+    rig = Rig(broker, lambda **told: Replier(producer, Destinations(admin), SCRIBE, **told))
+    running = asyncio.create_task(rig.replier.run())
+    yield rig
+    assert not running.done()
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    await producer.stop(0.0)
+
+
+@pytest.fixture
+async def rig() -> AsyncIterator[Rig]:
+    async with rig_of(MemoryBroker()) as rig:
+        yield rig
+
+
+async def test_outcomes_go_to_the_partition_asked_for_else_to_one_by_their_own_partition(rig: Rig) -> None:
+    await rig.put(rig.outcome(partition=2), rig.outcome(partition=2, size=11), rig.outcome())
+    assert await rig.lies_in("p.replies") == {2: [b"v" * 10, b"v" * 11], 5 % 4: [b"v" * 10]}
+
+
+async def test_an_offset_is_unfinished_until_the_acknowledgement(rig: Rig) -> None:
+    await rig.put(rig.outcome())
+    rig.broker.hold_acknowledgements()
+    rig.replier.put([rig.outcome()])
+    await asyncio.sleep(0.05)
+    assert (rig.ledger.committable(), rig.replier.unacknowledged, len(rig.published)) == (1, 1, 1)
+    rig.broker.release_acknowledgements()
+    await until(lambda: len(rig.published) == 2)
+    assert rig.ledger.committable() == 2
+
+
+async def test_a_refused_publish_is_repeated_until_it_is_acknowledged(rig: Rig) -> None:
+    rig.broker.fail_publish("p.replies", BrokerError("not now"), arrives=False)
+    rig.replier.put([rig.outcome(partition=0)])
+    await asyncio.sleep(0.15)
+    assert rig.ledger.unfinished == 1
+    rig.broker.fail_publish("p.replies", None)
+    await until(lambda: len(rig.published) == 1)
+    assert await rig.lies_in("p.replies") == {0: [b"v" * 10]}
+
+
+async def test_a_topic_that_does_not_answer_holds_up_nobody_else(rig: Rig) -> None:
+    rig.broker.fail_publish("p.small", BrokerError("not now"), arrives=False)
+    rig.replier.put([rig.outcome("p.small")])
+    for _ in range(3):
+        rig.replier.put([rig.outcome(partition=1)])
+        await asyncio.sleep(0.02)
+    await until(lambda: len(rig.published) == 3)
+    assert rig.replier.unacknowledged == 1
+    rig.broker.fail_publish("p.small", None)
+    await until(lambda: rig.replier.unacknowledged == 0)
+
+
+@pytest.mark.parametrize(
+    ("address", "why"),
+    [
+        (("p.none", None), "reply_to 'p.none' cannot be reached: there is no such topic"),
+        (("p.replies", 4), "reply_to 'p.replies:4' cannot be reached: it has 4 partitions"),
+        (("p.m.results", 99), "reply_to 'p.m.results:99' cannot be reached: it has 2 partitions"),
+    ],
+)
+async def test_an_address_that_is_not_there_is_answered_on_the_results_topic(
+    rig: Rig, address: tuple[str, int | None], why: str
+) -> None:
+    await rig.put(rig.outcome(*address), rig.outcome())
+    assert await rig.errors_in("p.m.results") == [why]
+    assert sorted(each.code for each in rig.published) == ["INVALID_REQUEST", "OK"]
+    assert "p.none" not in await rig.broker.admin().topics()
+
+
+async def test_partitions_added_to_a_topic_later_are_found(rig: Rig) -> None:
+    await rig.put(rig.outcome())
+    await rig.broker.admin().create_topics([Topic("p.late", 1)])
+    await rig.put(rig.outcome("p.late", 0))
+    assert await rig.lies_in("p.late") == {0: [b"v" * 10]}
+
+
+async def test_the_broker_is_asked_once_a_round_for_however_many_unknown_topics(rig: Rig) -> None:
+    looks = 0
+    destinations = rig.replier._destinations
+    look = destinations.look
+
+    async def counted() -> None:
+        nonlocal looks
+        looks += 1
+        await look()
+
+    destinations.look = counted  # type: ignore[method-assign]
+    await rig.put(*[rig.outcome(f"p.none-{n}") for n in range(50)])
+    assert looks == 1
+
+
+async def test_a_record_too_large_for_its_topic_is_found_and_its_mates_are_published(rig: Rig) -> None:
+    await rig.put(*[rig.outcome("p.small", size=2000 if n in (3, 11) else 9) for n in range(16)])
+    assert sorted(each.code for each in rig.published) == ["OK"] * 14 + ["PAYLOAD_TOO_LARGE"] * 2
+    errors = await rig.errors_in("p.small")
+    assert len(errors) == 2
+    assert all("at most 600" in message for message in errors)
+
+
+async def test_an_error_reply_too_large_for_its_topic_goes_to_the_results_topic(rig: Rig) -> None:
+    await rig.put(rig.outcome("p.tiny", size=500))
+    assert len(await rig.errors_in("p.m.results")) == 1
+    assert await rig.lies_in("p.tiny") == {}
+
+
+async def test_a_dead_letter_too_large_for_its_topic_keeps_its_facts(rig: Rig) -> None:
+    rig.ledger.take(0)
+    original = Outgoing(b"key", b"\xc1" * 5000, (), 1)
+    await rig.put(SCRIBE.rejected(Rejected("a", InvalidRequest("bad"), rig.source(0), Lane.BULK, 0.0, dead=original)))
+    assert await rig.lies_in("p.m.dead") == {0: [b"\xc1" * 1024]}
+
+
+async def test_outcomes_for_a_topic_that_was_deleted_meanwhile_go_to_the_results_topic(rig: Rig) -> None:
+    await rig.put(rig.outcome("p.small"))
+    rig.broker.fail_publish("p.small", BrokerError("no such topic"), arrives=False)
+    del rig.broker._logs._topics["p.small"]
+    await rig.put(rig.outcome("p.small"), rig.outcome("p.small"))
+    assert len(await rig.errors_in("p.m.results")) == 2
+
+
+async def test_a_results_topic_that_is_missing_keeps_its_outcomes_until_it_is_there(rig: Rig) -> None:
+    del rig.broker._logs._topics["p.m.results"]
+    rig.replier.put([rig.outcome("p.m.results")])
+    await asyncio.sleep(0.15)
+    assert rig.ledger.unfinished == 1
+    await rig.broker.admin().create_topics([Topic("p.m.results", 2)])
+    await until(lambda: len(rig.published) == 1)
+    assert rig.published[0].code == "OK"
+
+
+async def test_it_is_full_by_outcomes_and_by_bytes_until_they_are_acknowledged(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publish, "MAX_UNACKNOWLEDGED", 3)
+    monkeypatch.setattr(publish, "MAX_UNACKNOWLEDGED_BYTES", 100)
+    rig.broker.hold_acknowledgements()
+    rig.replier.put([rig.outcome(), rig.outcome()])
+    await asyncio.sleep(0.02)
+    assert not rig.replier.full
+    rig.replier.put([rig.outcome()])
+    assert rig.replier.full
+    rig.broker.release_acknowledgements()
+    await until(lambda: rig.replier.unacknowledged == 0)
+    rig.replier.put([rig.outcome(size=100)])
+    assert rig.replier.full
+    await until(lambda: not rig.replier.full)
