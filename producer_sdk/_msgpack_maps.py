@@ -14,6 +14,8 @@ from .topics import shown
 
 _UNREADABLE = (msgspec.MsgspecError, RecursionError, ValueError)
 
+_NIL = Raw(b"\xc0")
+
 _tensors = msgspec.msgpack.Decoder(dict[str, Any], ext_hook=read_tensor)
 _parameters = msgspec.msgpack.Decoder(dict[str, Scalar])
 
@@ -65,9 +67,9 @@ def read_parameters(raw: Raw) -> dict[str, Scalar]:
     Raises:
         InvalidRequest: saying what is wrong.
     """
-    view = memoryview(raw)
-    if view[0] == 0xC0:
+    if raw == _NIL:
         return {}
+    view = memoryview(raw)
     size = _check_map(view, "parameters", MAX_PARAMETERS)
     try:
         parameters = _parameters.decode(view)

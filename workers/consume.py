@@ -44,6 +44,7 @@ class Intake:
         self._consumer = self._new_member()
         self._joined_at: float | None = None  # None while there is no started consumer
         self._pause_s = 0.0
+        self._lost_at: float | None = None  # until the next assignment, without which its records would go unread
         self.ledgers: dict[TopicPartition, PartitionLedger] = {}
         self.assignments = 0  # how often the group has given out partitions
 
@@ -57,6 +58,8 @@ class Intake:
     async def poll(self, max_records: int, timeout_s: float) -> Mapping[TopicPartition, Sequence[Record]]:
         """What has arrived. A consumer that cannot go on is replaced, its partitions given up uncommitted."""
         try:
+            if self._lost_at is not None and time.monotonic() - self._lost_at > self._options.rebalance_timeout_s:
+                raise BrokerError("its partitions were lost and the group has not given it others since")
             return await self._consumer.poll(max_records, timeout_s)
         except BrokerError as err:
             _log.error("Model %s joins its group anew: %s", self._model, err, extra={"action": "rejoin"})
@@ -82,6 +85,7 @@ class Intake:
 
     def _give_up(self) -> None:
         ledgers = list(self.ledgers.values())
+        self._lost_at = time.monotonic()
         self._fence(ledgers)
         self._lost(ledgers)
 
@@ -101,6 +105,7 @@ class Intake:
     async def assigned(self, partitions: frozenset[TopicPartition]) -> None:
         self.ledgers |= {partition: PartitionLedger(partition) for partition in partitions}
         self.assignments += 1
+        self._lost_at = None
         _log.info("Model %s has %d partitions", self._model, len(self.ledgers), extra={"action": "assigned"})
 
     async def revoked(self, partitions: frozenset[TopicPartition]) -> None:

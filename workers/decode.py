@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -36,7 +37,8 @@ class Decoder:
     """Reads the records of one model. Pure but for its arguments."""
 
     def __init__(self, topics: Topics, spec: ModelSpec, loaded: Loaded) -> None:
-        self._topics = topics
+        self._prefix = topics.prefix
+        self._may_reply_to = lru_cache(maxsize=1024)(topics.may_reply_to)
         self._model = spec.name
         self._version = spec.version
         self._default_deadline_ms = None if spec.default_deadline_s is None else int(spec.default_deadline_s * 1000)
@@ -74,15 +76,15 @@ class Decoder:
 
     def _refuse(self, refused: Refused, source: Source, lane: Lane, now: Now) -> Rejected:
         reply_to, error = refused.reply_to, refused.error
-        if reply_to is not None and not self._topics.may_reply_to(reply_to.topic):
+        if reply_to is not None and not self._may_reply_to(reply_to.topic):
             reply_to = None
         return Rejected(refused.id, error, source, lane, now.monotonic, refused.form, reply_to)
 
     def _check_envelope(self, request: Request) -> None:
-        if request.reply_to is not None and not self._topics.may_reply_to(request.reply_to.topic):
+        if request.reply_to is not None and not self._may_reply_to(request.reply_to.topic):
             raise InvalidRequest(
                 f"reply_to {str(request.reply_to)!r} is not allowed: replies go to topics under "
-                f"'{self._topics.prefix}.' that headrace does not read itself"
+                f"'{self._prefix}.' that headrace does not read itself"
             )
         if request.version is not None and request.version != self._version:
             raise UnknownModel(

@@ -10,9 +10,8 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 from producer_sdk.broker import Admin, Broker, Producer, Record, TopicPartition
 from producer_sdk.errors import DeadlineExceeded
@@ -36,6 +35,8 @@ from .settings import WorkerSettings
 from .work import Batch, Outcome, Source, Work
 
 MAX_HAUL = 256  # thousands of records alive at once cost twice as much each
+LEAST_BACKLOG = 512
+BACKLOG_BATCHES = 4  # enough to fill the next batch while one runs and one lies ready; each more costs cache misses
 POLL_S = 0.25
 HOLD_S = 0.5
 LAST_COMMIT_S = 5.0
@@ -54,7 +55,7 @@ class ModelLoop:
         self.polled_at = time.monotonic()
         self._settings = settings
         self._topics = topics
-        self._backlog = Backlog(settings.max_backlog_requests, settings.max_backlog_bytes)
+        self._backlog = Backlog(settings.max_backlog_requests or LEAST_BACKLOG, settings.max_backlog_bytes)
         self._wake = asyncio.Event()  # a batch may be due
         self._room = asyncio.Event()  # intake may go on
         self._finished = asyncio.Event()  # offsets may be committed
@@ -85,19 +86,14 @@ class ModelLoop:
         loaded = await self.device.start()
         self.loaded = loaded
         self._decoder = Decoder(self._topics, self.spec, loaded)
+        self._backlog.max_requests = self._settings.max_backlog_requests or max(
+            LEAST_BACKLOG, BACKLOG_BATCHES * loaded.max_batch_size
+        )
         self._rule = BatchRule(loaded.max_batch_size, self._settings.max_batch_bytes, self.spec.max_wait_ms / 1000)
         await self.intake.start()
-        self._tasks = [
-            asyncio.create_task(step, name=f"{name} {self.spec.name}") for name, step in self._steps().items()
-        ]
-
-    def _steps(self) -> Mapping[str, Coroutine[Any, Any, None]]:
-        return {
-            "take": self._take(),
-            "dispatch": self._dispatch(),
-            "reply": self._replier.run(),
-            "commit": self._commit(),
-        }
+        steps = {"take": self._take(), "dispatch": self._dispatch(), "reply": self._replier.run()}
+        steps["commit"] = self._commit()
+        self._tasks = [asyncio.create_task(step, name=f"{name} {self.spec.name}") for name, step in steps.items()]
 
     @property
     def serving(self) -> bool:

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from msgspec import Raw
+from msgspec.msgpack import Ext, encode
 from msgspec.structs import replace
 
 from producer_sdk.broker import Outgoing
 from producer_sdk.errors import DeadlineExceeded, HeadraceError, Internal, PayloadTooLarge
 from producer_sdk.oip import encode_json_error, encode_json_reply
-from producer_sdk.tensors import Tensor
+from producer_sdk.tensors import Tensor, tensor_ext
 from producer_sdk.topics import ReplyTo, Topics
-from producer_sdk.wire import Form, Request, encode_error, encode_reply, sendable
+from producer_sdk.wire import Form, encode_error, encode_reply, sendable
 
 from .retry import Span
 from .work import Answer, Batch, Block, Outcome, Part, Rejected, Work
@@ -60,44 +62,40 @@ class Scribe:
         self, works: Sequence[Work], part: Part, batch_rows: int, run_ms: float, started: float, now: float
     ) -> Iterable[Outcome]:
         cuts = [_Cut(block, part.rows) for block in part.blocks]
-        row = 0
+        row, arrived, told = 0, -1.0, _Told({})
         for work in works:
             if work.expires is not None and work.expires <= now:
                 yield self.failed(work, DeadlineExceeded("the deadline passed while the model ran"))
             else:
-                parameters = {
-                    "batch_rows": batch_rows,
-                    "queue_ms": round((started - work.arrived) * 1000, 3),
-                    "run_ms": run_ms,
-                }
-                yield self._result(work, cuts, row, parameters)
+                if work.arrived != arrived:  # the records of one haul arrived together
+                    arrived = work.arrived
+                    queue_ms = round((started - arrived) * 1000, 3)
+                    told = _Told({"batch_rows": batch_rows, "queue_ms": queue_ms, "run_ms": run_ms})
+                yield self._result(work, cuts, row, told)
             row += work.rows
 
-    def _result(self, work: Work, cuts: Sequence[_Cut], row: int, parameters: Mapping[str, Any]) -> Outcome:
+    def _result(self, work: Work, cuts: Sequence[_Cut], row: int, told: _Told) -> Outcome:
         request = work.request
-        wanted = request.outputs
-        tensors = {
-            cut.block.name: Tensor(cut.block.datatype, cut.shape(work.rows), cut.data(row, work.rows))
-            for cut in cuts
-            if wanted is None or cut.block.name in wanted
-        }
-        nbytes = sum(len(tensor.data) for tensor in tensors.values())
-        # No JSON text is shorter than a quarter of the bytes; writing out what cannot be sent would hold up the loop.
-        if (nbytes if request.form is Form.MSGPACK else nbytes // 4) > self._max_value_bytes:
-            return self.failed(work, self._too_large(nbytes))
+        if request.outputs is not None:
+            cuts = [cut for cut in cuts if cut.block.name in request.outputs]
         try:
-            value = self._value(request, tensors, parameters)
-        except HeadraceError as err:  # the model gave names that no reply can hold
+            if request.form is Form.JSON:
+                value = self._json(request.id, {cut.block.name: cut.tensor(row, work.rows) for cut in cuts}, told)
+            else:
+                exts = {cut.block.name: cut.ext(row, work.rows) for cut in cuts}
+                value = encode_reply(request.id, self._model, self._version, exts, told.encoded)
+            if len(value) > self._max_value_bytes:
+                raise self._too_large(len(value))
+        except HeadraceError as err:  # too large, or the model gave names that no reply can hold
             return self.failed(work, err)
-        if len(value) > self._max_value_bytes:
-            return self.failed(work, self._too_large(len(value)))
         return self._outcome(work, OK, value)
 
-    def _value(self, request: Request, tensors: Mapping[str, Tensor], parameters: Mapping[str, Any]) -> bytes:
-        if request.form is Form.JSON:
-            return encode_json_reply(request.id, self._model, self._version, tensors, parameters)
-        exts = {name: tensor.to_ext() for name, tensor in tensors.items()}
-        return encode_reply(request.id, self._model, self._version, exts, parameters)
+    def _json(self, id: str, tensors: Mapping[str, Tensor], told: _Told) -> bytes:
+        nbytes = sum(len(tensor.data) for tensor in tensors.values())
+        # No JSON text is shorter than a quarter of the bytes; writing out what cannot be sent would hold up the loop.
+        if nbytes // 4 > self._max_value_bytes:
+            raise self._too_large(nbytes)
+        return encode_json_reply(id, self._model, self._version, tensors, told.parameters)
 
     def _outcome(self, work: Work, code: str, value: bytes) -> Outcome:
         request = work.request
@@ -181,6 +179,16 @@ def _shortened(letter: Outgoing) -> Outgoing:
     return Outgoing(kept_key, value[:KEPT_BYTES], [*facts, (_CUT_HEADER, str(len(value)).encode())])
 
 
+class _Told:
+    """What a reply says of its batch, as a mapping and as MessagePack: written once for all records of a haul."""
+
+    __slots__ = ("encoded", "parameters")
+
+    def __init__(self, parameters: Mapping[str, Any]) -> None:
+        self.parameters = parameters
+        self.encoded = Raw(encode(parameters))
+
+
 class _Cut:
     """Cuts one record's rows out of a block."""
 
@@ -191,10 +199,16 @@ class _Cut:
         self._view = memoryview(block.data)
         self._row_bytes = len(self._view) // rows if rows else 0
 
-    def shape(self, rows: int) -> tuple[int, ...]:
+    def tensor(self, first: int, rows: int) -> Tensor:
+        return Tensor(self.block.datatype, self._shape(rows), self._data(first, rows))
+
+    def ext(self, first: int, rows: int) -> Ext:
+        return tensor_ext(self.block.datatype, self._shape(rows), self._data(first, rows))
+
+    def _shape(self, rows: int) -> tuple[int, ...]:
         return (rows, *self.block.shape) if self.block.batched else self.block.shape
 
-    def data(self, first: int, rows: int) -> memoryview:
+    def _data(self, first: int, rows: int) -> memoryview:
         if not self.block.batched:
             return self._view
         ends = self.block.row_ends

@@ -6,6 +6,10 @@ from enum import Enum
 
 from msgspec import Struct
 
+from producer_sdk.errors import Code
+
+_OF_SIZE = frozenset((Code.OUT_OF_MEMORY, Code.PAYLOAD_TOO_LARGE))
+
 
 class Span(Struct, frozen=True):
     """Consecutive records of a batch, `last` not included."""
@@ -23,11 +27,14 @@ class Isolation:
     One half of the suspects is tested a level; the half behind a failing one is set aside untested, and all that was
     set aside runs together at the end. One offender among n records costs log2(n) tests and one run of the rest.
     Several offenders are found one after another, since a failing rest is isolated in the same way.
+
+    A batch can also fail only as a whole (memory runs out): then each part passes, and the last suspect is innocent.
     """
 
     def __init__(self, failed: Span) -> None:
         self._suspects = failed
         self._end = failed.last
+        self._failed_alone = len(failed) == 1
 
     def next_run(self) -> Span | None:
         """The records to run next; None when the suspect is alone."""
@@ -37,10 +44,18 @@ class Isolation:
     def ran(self, span: Span, *, failed: bool) -> None:
         """Note how a run that `next_run` gave ended."""
         self._suspects = span if failed else Span(span.last, self._suspects.last)
+        self._failed_alone = failed and len(span) == 1
+
+    def must_prove(self, code: str) -> bool:
+        """Whether the offender, found because all others passed, has to fail by itself before it is blamed.
+
+        Always where the records passed in each part that was run, and for errors that depend on a batch's size.
+        """
+        return not self._failed_alone and (not len(self.set_aside) or code in _OF_SIZE)
 
     @property
     def offender(self) -> int:
-        """The record that is left: it fails whatever it is part of."""
+        """The record that is left."""
         return self._suspects.first
 
     @property

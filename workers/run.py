@@ -136,7 +136,10 @@ class Device:
             part_error = await attempt(part)
             isolation.ran(part, failed=part_error is not None)
             error = part_error or error
-        progress.outcomes.append(scribe.failed(batch.works[isolation.offender], error))
+        offender = isolation.offender
+        proof = await attempt(Span(offender, offender + 1)) if isolation.must_prove(error.code) else error
+        if proof is not None:
+            progress.outcomes.append(scribe.failed(batch.works[offender], proof))
         return isolation.set_aside
 
     def _after_death(self, batch: Batch, death: RunnerDied, scribe: Scribe, progress: _Progress) -> Ran:

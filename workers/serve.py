@@ -164,7 +164,7 @@ class Worker:
         counts = {"partitions": settings.partitions, "replication_factor": settings.replication_factor}
         wanted = [topic for spec in specs for topic in model_topics(topics, spec.name, **counts)]
         if settings.create_topics:
-            await ensure_system_topics(admin, topics, settings.replication_factor)
+            await ensure_system_topics(admin, topics, settings.replication_factor, settings.reply_partitions)
             await admin.create_topics(wanted)
             return
         missing = {topics.control, *(topic.name for topic in wanted)} - (await admin.topics()).keys()

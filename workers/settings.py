@@ -81,8 +81,13 @@ class WorkerSettings(KafkaSettings, frozen=True, kw_only=True):
         int, Meta(description="A record in flight at so many deaths of a runner or worker gets RUNNER_CRASHED.", ge=1)
     ] = 5
     max_backlog_requests: Annotated[
-        int, Meta(description="Requests of one model that may wait; above it partitions are paused.", ge=1)
-    ] = 4096
+        int | None,
+        Meta(
+            description="Requests of one model that may wait; above it partitions are paused.",
+            ge=1,
+            extra={"default": "four batches, at least 512"},
+        ),
+    ] = None
     max_backlog_bytes: Annotated[
         int, Meta(description="Bytes of one model's requests that may wait; above it partitions are paused.", ge=MIB)
     ] = 256 * MIB

@@ -43,7 +43,9 @@ BROKEN_LOAD = "class Model:\n    def load(self, context):\n        raise OSError
 
 
 @asynccontextmanager
-async def serving(broker: Broker, models: Path, prefix: str, **settings: object) -> AsyncIterator[tuple[Worker, "Code"]]:
+async def serving(
+    broker: Broker, models: Path, prefix: str, **settings: object
+) -> AsyncIterator[tuple[Worker, "Code"]]:
     """A worker that is only starting; it must have ended at the end."""
     worker = Worker(worker_settings(models, prefix, **settings), broker)
     task = asyncio.create_task(worker.serve(), name="worker")
@@ -68,7 +70,7 @@ def unfinished(worker: Worker) -> str:
 
 async def test_a_broker_that_refuses_connections_is_an_error_in_a_sentence(prefix: str, tmp_path: Path) -> None:
     async with serving(KafkaBroker("127.0.0.1:1"), python_model(tmp_path, "m"), prefix) as (_, code):
-        with pytest.raises(BrokerError, match="no connection to Kafka at 127.0.0.1:1"):
+        with pytest.raises(BrokerError, match="no connection to Kafka"):
             await code
 
 

@@ -9,7 +9,7 @@ from worker_rig import until
 
 from producer_sdk.announcements import ModelState
 from producer_sdk.broker import TopicPartition
-from producer_sdk.errors import Code, InferenceFailed, PayloadTooLarge
+from producer_sdk.errors import Code, InferenceFailed, OutOfMemory, PayloadTooLarge
 from producer_sdk.topics import Lane, Topics
 from producer_sdk.wire import Request
 from workers import run
@@ -32,7 +32,8 @@ def work(id: str) -> Work:
 def batch_of(ids: str) -> Batch:
     """One record a character: `!` fails what it runs with, else `x` kills the runner.
 
-    Two capital letters do not fit into a slot together, and `Z` not even alone.
+    More than two `+` are too many for the model at once. Two capital letters do not fit into a slot together, and `Z`
+    not even alone.
     """
     return Batch(tuple(map(work, ids)), len(ids))
 
@@ -80,6 +81,8 @@ class ScriptedRunner:
                 raise RunnerDied(self._death, started=False)
             ids = self._placed[slot][first:last]
             self._script.runs.append(ids)
+            if ids.count("+") > 2:
+                return Answer((), 0.001, OutOfMemory("too many +"))
             if "!" in ids:
                 return Answer((), 0.001, InferenceFailed("cannot digest !"))
             if "x" in ids:
@@ -124,6 +127,22 @@ async def test_records_that_fail_a_batch_are_found_and_the_others_are_answered()
     assert sorted(outcome.code for outcome in ran.outcomes) == [Code.INFERENCE_FAILED] * 2 + ["OK"] * 8
     assert len(script.runs) <= 1 + 2 * (4 + 1)
     assert ran.run_s == pytest.approx(0.001 * len(script.runs))
+
+
+@pytest.mark.parametrize("ids", ["+++", "a+b+c+", "++++++++", "+" * 31])
+async def test_a_batch_that_fails_only_as_a_whole_costs_no_record_its_answer(ids: str) -> None:
+    ran = await (await started(Script())).run(0, batch_of(ids), SCRIBE)
+    assert [outcome.code for outcome in ran.outcomes] == ["OK"] * len(ids)
+
+
+@pytest.mark.parametrize("place", range(32))
+async def test_one_poison_in_32_costs_at_most_six_runs_more_and_only_its_own_answer(place: int) -> None:
+    script = Script()
+    ids = "a" * place + "!" + "a" * (31 - place)
+    ran = await (await started(script)).run(0, batch_of(ids), SCRIBE)
+    failed = [outcome for outcome in ran.outcomes if outcome.code != "OK"]
+    assert [(each.id, each.code) for each in failed] == [("!", Code.INFERENCE_FAILED)]
+    assert (len(ran.outcomes), len(script.runs) - 1 <= 6) == (32, True)
 
 
 async def test_each_record_that_was_running_at_a_death_is_charged_and_runs_again() -> None:
