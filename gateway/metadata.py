@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import msgspec
 
-from producer_sdk.announcements import Announcement, ModelState, TensorAnnouncement
+from producer_sdk.announcements import Announcement, TensorAnnouncement
 from producer_sdk.directory import ModelView
 from producer_sdk.errors import HeadraceError, ModelNotReady
 
 from .answers import error_answer
 from .call import Answer, Call
 from .health import Health
-from .models import Models, default_version, why_not_ready
+from .models import Models, default_version
 from .signature import full_shape
 
 DOCS = "https://github.com/headrace/headrace/tree/main/docs/http.md"
@@ -68,8 +68,9 @@ class StatusPages:
             view = await self._view(call)
         except ModelNotReady as error:
             return _not_ready(call, error)
-        if view.state is not ModelState.READY:
-            return _not_ready(call, ModelNotReady(why_not_ready(view)))
+        reason = self._models.not_ready(view)
+        if reason is not None:
+            return _not_ready(call, ModelNotReady(reason))
         return _json({"name": view.name, "ready": True})
 
     async def _view(self, call: Call) -> ModelView:

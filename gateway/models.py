@@ -8,12 +8,14 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from producer_sdk.announcements import Announcement, ModelState
-from producer_sdk.broker import Broker
+from producer_sdk.broker import Admin
 from producer_sdk.directory import ModelDirectory, ModelView
 from producer_sdk.errors import HeadraceError, InvalidRequest, ModelNotReady, UnknownModel
 from producer_sdk.topics import MODEL_NAME, Lane, Topics
 
 from .call import Call
+from .contact import Contact
+from .reason import for_callers
 
 TOPICS_FRESH_S = 2.0
 SHOWN_NAME_CHARS = 80
@@ -31,17 +33,11 @@ class Served(NamedTuple):
 class TopicNames:
     """Which topics there are, asked at most every two seconds however many unknown names are asked for."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._admin = broker.admin()
+    def __init__(self, admin: Admin) -> None:
+        self._admin = admin
         self._lock = asyncio.Lock()
         self._names: Mapping[str, int] = {}
         self._read_at = -TOPICS_FRESH_S
-
-    async def start(self) -> None:
-        await self._admin.start()
-
-    async def stop(self) -> None:
-        await self._admin.stop()
 
     async def has(self, topic: str) -> bool:
         """Whether the topic exists. Raises BrokerError where Kafka does not say."""
@@ -56,9 +52,15 @@ class Models:
     """Looks models up for the surfaces. Belongs to the event loop."""
 
     def __init__(
-        self, directory: ModelDirectory, topic_names: TopicNames, topics: Topics, v1_model: str | None
+        self,
+        directory: ModelDirectory,
+        contact: Contact,
+        topic_names: TopicNames,
+        topics: Topics,
+        v1_model: str | None,
     ) -> None:
         self._directory = directory
+        self._contact = contact
         self._topic_names = topic_names
         self._topics = topics
         self._v1_model = v1_model
@@ -72,7 +74,7 @@ class Models:
 
         Raises:
             UnknownModel: there is no such model, or it does not have the version.
-            ModelNotReady: its topics exist, but no worker says anything of it.
+            ModelNotReady: its topics exist, but no worker says anything of it; or Kafka does not answer.
         """
         call.model = model
         view = self._directory.get(model)
@@ -94,11 +96,12 @@ class Models:
 
         Raises:
             UnknownModel: as `view`.
-            ModelNotReady: no live worker serves it now; a caller that waits would wait in vain.
+            ModelNotReady: no live worker serves it now, or Kafka does not answer; a caller would wait in vain.
         """
         view = await self.view(call, model, version)
-        if view.state is not ModelState.READY:
-            raise ModelNotReady(why_not_ready(view))
+        reason = self.not_ready(view)
+        if reason is not None:
+            raise ModelNotReady(reason)
         announcement = view.newest
         default = default_version(view)
         chosen = version or default
@@ -119,13 +122,21 @@ class Models:
         views = self._directory.models()
         names = [name for name, view in views.items() if view.workers] or list(views)
         if not names:
-            raise ModelNotReady("no model is served yet")
+            raise ModelNotReady(self._contact.lost or "no model is served yet")
         if len(names) == 1:
             return names[0]
         some = ", ".join(f"'{name}'" for name in names[:10])
         raise InvalidRequest(f"say which model: there are {len(names)} ({some}); give 'model' or set HEADRACE_V1_MODEL")
 
+    def not_ready(self, view: ModelView) -> str | None:
+        """Why the model cannot answer now, as a sentence for callers; None when it can."""
+        if self._contact.lost is not None:
+            return self._contact.lost  # what workers said last, or that they are silent, is no news then
+        return None if view.state is ModelState.READY else why_not_ready(view)
+
     async def _absent(self, model: str) -> HeadraceError:
+        if self._contact.lost is not None:
+            return ModelNotReady(self._contact.lost)
         topic = self._topics.requests(model, Lane.INTERACTIVE)
         if MODEL_NAME.fullmatch(model) and await self._topic_names.has(topic):
             return ModelNotReady(f"model '{model}' has its topics, but no live worker serves it")
@@ -137,6 +148,6 @@ def default_version(view: ModelView) -> str:
 
 
 def why_not_ready(view: ModelView) -> str:
-    """A sentence for people: the state and what its workers say."""
-    reasons = "; ".join(reason for reason in view.reasons if reason)
+    """A sentence for callers: the state and what its workers say."""
+    reasons = "; ".join(dict.fromkeys(for_callers(reason) for reason in view.reasons if reason))
     return f"model '{view.name}' is {view.state}" + (f": {reasons}" if reasons else "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from importlib.metadata import PackageNotFoundError, version
@@ -13,6 +14,7 @@ from producer_sdk.topics import Topics
 
 from .admit import Admission
 from .app import App, endpoints
+from .contact import Contact
 from .health import Health
 from .infer import Inference
 from .metadata import StatusPages
@@ -51,21 +53,25 @@ class Parts:
         """
         topics = Topics(self.settings.prefix)
         directory = ModelDirectory(broker, topics)
-        topic_names = TopicNames(broker)
+        admin = broker.admin()
+        contact = Contact(admin, broker.name)
         client = Client(broker, prefix=self.settings.prefix, max_pending=self.settings.max_inflight)
         async with AsyncExitStack() as opened:
             opened.push_async_callback(directory.close)
             await directory.start()
-            opened.push_async_callback(topic_names.stop)
-            await topic_names.start()
+            opened.push_async_callback(admin.stop)
+            await admin.start()
             opened.push_async_callback(client.close)
             await client.start()
             await client.listen()
+            watch = asyncio.create_task(contact.watch(), name="headrace-kafka-watch")
+            opened.push_async_callback(_ended, watch)
             self.health.checks = (
+                lambda: contact.lost,
                 lambda: _unread("announcements", directory.failed),
                 lambda: _unread("replies", client.deaf),
             )
-            yield self._app(client, Models(directory, topic_names, topics, self.settings.v1_model))
+            yield self._app(client, Models(directory, contact, TopicNames(admin), topics, self.settings.v1_model))
 
     def _app(self, client: Client, models: Models) -> App:
         inference = Inference(client, models, self.admission, self.settings)
@@ -79,6 +85,11 @@ def own_version() -> str:
         return version("headrace")
     except PackageNotFoundError:
         return ""
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait({task})
 
 
 def _unread(what: str, failed: BrokerError | None) -> str | None:

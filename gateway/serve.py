@@ -16,6 +16,7 @@ from producer_sdk.broker import BrokerError
 from .listen import BACKLOG, HttpServer, open_socket
 from .parts import Parts
 from .settings import GatewaySettings
+from .start import open_in_time
 
 T = TypeVar("T")
 
@@ -63,7 +64,7 @@ async def serve(settings: GatewaySettings) -> int:
 
     1. listen to signals before anything slow
     2. open the admin port: alive, not ready
-    3. connect to Kafka, read the announcements
+    3. connect to Kafka, which may start later than the gateway, and read the announcements
     4. serve HTTP, ready, until a signal
     5. not ready, but serve on until load balancers have heard of it
     6. stop accepting, finish what is in flight within the drain time
@@ -103,8 +104,7 @@ async def _with_admin_port(settings: GatewaySettings, stop: Stop) -> Exit:
 async def _connected(settings: GatewaySettings, parts: Parts, stop: Stop, admin_port: int) -> Exit:
     async with AsyncExitStack() as opened:
         listening = opened.enter_context(open_socket(settings.host, settings.port))
-        opening = opened.enter_async_context(parts.open(settings.broker()))
-        app = await _unless_stopped(opening, stop, settings)  # 3
+        app = await _unless_stopped(open_in_time(parts, settings.broker(), opened), stop)  # 3
         if app is None:
             return Exit.CLEAN
         server = HttpServer(app)
@@ -145,21 +145,15 @@ async def _until_drained(
     return Exit.FORCED
 
 
-async def _unless_stopped(work: Coroutine[Any, Any, T], stop: Stop, settings: GatewaySettings) -> T | None:
-    """The work's result; None when told to stop before.
-
-    Raises:
-        BrokerError: it took too long.
-    """
+async def _unless_stopped(work: Coroutine[Any, Any, T], stop: Stop) -> T | None:
+    """The work's result; None when told to stop before."""
     task = asyncio.ensure_future(work)
-    await _first_of(stop.asked, task, settings.start_timeout_s)
+    await _first_of(stop.asked, task, None)
     if task.done():
         return task.result()
     task.cancel()
     await asyncio.wait({task})
-    if stop.asked.is_set():
-        return None
-    raise BrokerError(f"Kafka at {settings.bootstrap_servers} did not answer within {settings.start_timeout_s:g} s")
+    return None
 
 
 async def _first_of(event: asyncio.Event, task: asyncio.Task[Any] | None, timeout_s: float | None) -> None:

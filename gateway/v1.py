@@ -12,6 +12,7 @@ import numpy as np
 
 from producer_sdk.announcements import TensorAnnouncement
 from producer_sdk.errors import InferenceFailed, InvalidRequest
+from producer_sdk.oip import read_object
 from producer_sdk.tensors import Array, Datatype, Tensor, pack_bytes
 from producer_sdk.wire import Reply, Scalar
 
@@ -21,7 +22,6 @@ from .models import Models, Served
 
 OUTPUT = "output"
 OPTIONS = ("version", "deadline_s", "tenant")
-_body = msgspec.json.Decoder(dict[str, Any])
 
 
 class V1Surface:
@@ -32,7 +32,7 @@ class V1Surface:
 
     async def read(self, call: Call, body: bytes, served: Served | None) -> Ask:
         """Raises HeadraceError: the body is not valid, or the model it means does not answer."""
-        fields = _read_object(body)
+        fields = read_object(body)
         call.id = read_id(fields.pop("id", None), call.id)
         named = fields.pop("model", None)
         if named is not None and not isinstance(named, str):
@@ -86,13 +86,6 @@ def _spelled(value: float) -> float | str:
     if math.isfinite(value):
         return value
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-
-
-def _read_object(body: bytes) -> dict[str, Any]:
-    try:
-        return _body.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as err:
-        raise InvalidRequest(f"the body is no JSON object: {err}") from err
 
 
 def _scalars(fields: dict[str, Any]) -> dict[str, Scalar]:

@@ -16,6 +16,7 @@ VERBS = {
     "gateway": "Serve HTTP over the queue: /v2/models/... and /v1/infer.",
     "infer": "Ask a model and wait for its answer.",
     "publish": "Queue a request and go; prints its id.",
+    "replies": "Show the replies to published requests.",
     "models": "List the models being served; check a model directory.",
     "topics": "Create a model's topics; list topics.",
     "kafka": "Run a local Apache Kafka alone.",

@@ -4,7 +4,6 @@ import asyncio
 import json
 import shlex
 import sys
-import tempfile
 from pathlib import Path
 
 from headrace.cli import Json, plain_app
@@ -16,6 +15,7 @@ from headrace.flags import verb
 from headrace.free_ports import free_port, is_free
 from headrace.sample_request import SampleRequest
 from headrace.stop_signals import stop_event
+from headrace.temporary_folder import TemporaryFolder
 
 app = plain_app()
 EPILOG = """\
@@ -40,8 +40,8 @@ def dev(settings: DevSettings, as_json: Json = False) -> int:
     ports = choose_ports(settings.port)
     if models == EXAMPLE_MODELS:
         _say("Serving the built-in example models; name your own by --models DIR.")
-    with tempfile.TemporaryDirectory(prefix="headrace-dev-") as samples:
-        printer = Printer(settings.prefix, Path(samples), as_json)
+    with TemporaryFolder.make("headrace-dev-") as samples:
+        printer = Printer(settings.prefix, samples, as_json)
         return asyncio.run(_run(models, chosen, ports, printer))
 
 

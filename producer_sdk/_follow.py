@@ -62,7 +62,7 @@ class Follower:
         """Stop reading; waits for the poll in progress."""
         self._stopping.set()
         if self._task is not None:
-            await self._task
+            await asyncio.shield(self._task)  # who gives up waiting must not end it before its reader is closed
 
     async def _find_end(self) -> int:
         # A started reader would answer `end_offsets` only after its fetch, which waits a second for records.
@@ -78,26 +78,31 @@ class Follower:
         try:
             await reader.start()
         except BaseException:
-            await reader.stop()
+            await _discard(reader)
             raise
         return reader
 
     async def _follow(self, first: Consumer) -> None:
-        reader: Consumer | None = first
+        await self._read_and_close(first)
         backoff_s = FIRST_BACKOFF_S
-        while not self._stopping.is_set():
+        while await self._pause(backoff_s):
             try:
-                if reader is None:
-                    reader = await self._reopen()
-                await self._read(reader)
+                reader = await self._reopen()
             except BrokerError as err:
                 self._lost(err)
-                backoff_s = FIRST_BACKOFF_S if reader is not None else min(2 * backoff_s, MAX_BACKOFF_S)
-            if reader is not None:
-                await _discard(reader)
-                reader = None
-            if self.failed is not None:
-                await self._pause(backoff_s)
+                backoff_s = min(2 * backoff_s, MAX_BACKOFF_S)
+            else:
+                await self._read_and_close(reader)
+                backoff_s = FIRST_BACKOFF_S
+
+    async def _read_and_close(self, reader: Consumer) -> None:
+        """Read until told to stop or until the reader is lost. However that ends, the reader is closed."""
+        try:
+            await self._read(reader)
+        except BrokerError as err:
+            self._lost(err)
+        finally:
+            await _discard(reader)
 
     async def _reopen(self) -> Consumer:
         reader = await self._open()
@@ -131,11 +136,13 @@ class Follower:
             extra={"action": "reader_lost"},
         )
 
-    async def _pause(self, seconds: float) -> None:
+    async def _pause(self, seconds: float) -> bool:
+        """Wait; False at once when told to stop."""
         try:
             await asyncio.wait_for(self._stopping.wait(), seconds)
         except TimeoutError:
-            return
+            return True
+        return False
 
 
 async def _discard(reader: Consumer) -> None:

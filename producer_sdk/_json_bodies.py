@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
-from ._json_keys import check_keys
+from ._decode_faults import in_words, no_json
+from ._json_keys import BYTE_ORDER_MARK, check_keys
 from ._json_tensors import BASE64, read_data
 from ._limits import MAX_NAME_CHARS, MAX_TENSORS, Scalar, read_output_names
 from .errors import InvalidRequest
@@ -16,7 +17,6 @@ from .tensors import MAX_DIMENSIONS, Datatype, Tensor
 from .topics import check_id, shown
 from .wire import Undecodable
 
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _ABSENT = Raw(b"")
 _NOT_TAKEN = ("binary_data_size", "shared_memory_region", "classification")
 
@@ -99,15 +99,15 @@ def read_infer_body(body: bytes) -> InferBody:
         Undecodable: it is no JSON.
         InvalidRequest: naming the field at fault.
     """
-    body = body.removeprefix(_BYTE_ORDER_MARK)
+    body = body.removeprefix(BYTE_ORDER_MARK)
     try:
         if not body.isascii():
             body.decode()
         parsed = _requests.decode(body)
     except msgspec.ValidationError as err:
-        raise InvalidRequest(f"the request is not valid: {err}") from err
+        raise InvalidRequest(in_words(err, "the request")) from err
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as err:
-        raise Undecodable(f"the request is no JSON: {err}") from err
+        raise Undecodable(no_json(body, err, "the request")) from err
     check_keys(body, parsed.keys())
     parameters = parsed.parameters or {}
     for wanted in parsed.outputs or ():

@@ -4,16 +4,43 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Any
 
+import msgspec
+
+from ._decode_faults import in_words, no_json
 from .errors import InvalidRequest
 from .topics import shown
 
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _KEY_END = re.compile(rb'"[ \t\n\r]*:')
 _STRING = re.compile(rb'"([^"]*)"([ \t\n\r]*:)?')
 _BRACE = re.compile(rb"[{}]")
 
 # Stand-ins for escapes while walking: control bytes cannot occur in the strings of valid JSON.
 _BACKSLASH, _QUOTE = b"\x01\x01", b"\x01\x02"
+
+
+_objects = msgspec.json.Decoder(dict[str, Any])
+
+
+def read_object(body: bytes) -> dict[str, Any]:
+    """The JSON object of a body, whose values may be anything; a BOM before it is skipped.
+
+    Raises:
+        InvalidRequest: it is none, or an object in it holds a key twice.
+    """
+    body = body.removeprefix(BYTE_ORDER_MARK)
+    try:
+        if not body.isascii():
+            body.decode()
+        fields = _objects.decode(body)
+    except msgspec.ValidationError as err:
+        raise InvalidRequest(in_words(err, "the body")) from err
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as err:
+        raise InvalidRequest(no_json(body, err, "the body")) from err
+    check_keys(body, len(fields))
+    return fields
 
 
 def check_keys(body: bytes, known: int) -> None:

@@ -18,6 +18,7 @@ import msgspec
 import numpy as np
 from msgspec import Raw
 
+from ._decode_faults import in_words
 from .errors import InvalidRequest
 from .tensors import Array, Datatype, Tensor, check_size, item_bytes, numpy_dtype, pack_bytes, unpack_bytes
 from .topics import shown
@@ -47,7 +48,7 @@ def read_data(datatype: Datatype, shape: tuple[int, ...], data: Raw, is_base64: 
     try:
         flat = _read_flat(datatype, shape, text)
     except (msgspec.MsgspecError, RecursionError) as err:
-        raise InvalidRequest(f"data cannot be read: {err}") from err
+        raise InvalidRequest(in_words(err, "data")) from err
     if len(flat) != elements:
         raise InvalidRequest(f"data has {len(flat)} elements, but shape {list(shape)} takes {elements}")
     return Tensor(datatype, shape, _pack(datatype, flat, is_base64))
@@ -145,7 +146,14 @@ def _pack(datatype: Datatype, flat: list[Any], is_base64: bool) -> bytes:
     try:
         return struct.pack(f"<{len(flat)}{_FORMATS[datatype]}", *flat)
     except (struct.error, OverflowError) as err:
-        raise InvalidRequest(f"an element is out of the range of {datatype}: {err}") from err
+        raise InvalidRequest(f"an element is out of the range of {datatype}, {_range_of(datatype)}") from err
+
+
+def _range_of(datatype: Datatype) -> str:
+    dtype = numpy_dtype(datatype)
+    if dtype.kind == "f":
+        return f"-{np.finfo(dtype).max:g} to {np.finfo(dtype).max:g}"
+    return f"{np.iinfo(dtype).min} to {np.iinfo(dtype).max}"
 
 
 def _pack_bf16(flat: list[float]) -> bytes:

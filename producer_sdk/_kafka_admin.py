@@ -12,9 +12,9 @@ from aiokafka.consumer.fetcher import OffsetResetStrategy
 from aiokafka.errors import KafkaError, NoError, TopicAlreadyExistsError, for_code
 from aiokafka.protocol.offset import OffsetRequest
 
+from ._kafka_faults import KAFKA_FAULTS, in_words, no_connection
 from ._kafka_offsets import fetch_request, read_fetched
 from ._kafka_options import KafkaOptions
-from ._kafka_session import KAFKA_FAULTS
 from .broker import BrokerError, Committed, Topic, TopicPartition
 
 _LOOK_AGAIN_S = 0.05
@@ -36,7 +36,7 @@ class KafkaAdmin:
                 await self._client.start()
         except KAFKA_FAULTS as err:
             await self.stop()
-            raise BrokerError(f"no connection to Kafka at {self._name}: {err!r}") from err
+            raise no_connection(self._name, self._options, err) from err
 
     async def topics(self) -> Mapping[str, int]:
         cluster = await self._in_time("list its topics", self._client._client.fetch_all_metadata)
@@ -109,7 +109,7 @@ class KafkaAdmin:
                         fault = err
                     await asyncio.sleep(self._options.retry_backoff_s)
         except KAFKA_FAULTS as err:
-            raise BrokerError(f"Kafka at {self._name} could not {what}: {fault or err!r}") from err
+            raise BrokerError(f"Kafka at {self._name} could not {what}: {in_words(fault or err)}") from err
 
 
 def _new_topic(topic: Topic) -> Any:

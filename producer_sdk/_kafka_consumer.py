@@ -15,8 +15,8 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka import TopicPartition as KafkaPartition
 from aiokafka.errors import ConsumerStoppedError, CorruptRecordException
 
+from ._kafka_faults import KAFKA_FAULTS, in_words, no_connection
 from ._kafka_options import KafkaOptions
-from ._kafka_session import KAFKA_FAULTS
 from .broker import BrokerError, CommitRefused, Committed, Record, TopicPartition
 
 _KILL_LIMIT_S = 1.0
@@ -60,7 +60,7 @@ class KafkaConsumer(ABC):
             raise
         except KAFKA_FAULTS as err:
             await self.stop()
-            raise BrokerError(f"no consumer of Kafka at {self._name}: {err!r}") from err
+            raise no_connection(self._name, self._options, err) from err
 
     @abstractmethod
     async def _begin(self, consumer: Any) -> None:
@@ -109,7 +109,7 @@ class KafkaConsumer(ABC):
             await self._check_exist(partitions)
             ends = await self._consumer.end_offsets([KafkaPartition(*partition) for partition in partitions])
         except KAFKA_FAULTS as err:
-            raise BrokerError(f"Kafka at {self._name} gave no end offsets: {err!r}") from err
+            raise BrokerError(f"Kafka at {self._name} gave no end offsets: {in_words(err)}") from err
         return {partition: ends[partition] for partition in partitions}
 
     def positions(self) -> Mapping[TopicPartition, int]:
@@ -197,7 +197,7 @@ class KafkaConsumer(ABC):
                 if str(partition) in str(err) and result.has_more():
                     offset = result._partition_records.next_fetch_offset
                     where = f" in topic {partition.topic!r} partition {partition.partition} from offset {offset}"
-        return BrokerError(f"the consumer of Kafka at {self._name} cannot go on{where}, build it anew: {err!r}")
+        return BrokerError(f"the consumer of Kafka at {self._name} cannot go on{where}, build it anew: {in_words(err)}")
 
     async def _kill(self) -> None:
         """End all tasks of the aiokafka consumer: its own stop waits for a rebalance without a limit."""

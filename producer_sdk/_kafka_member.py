@@ -17,6 +17,7 @@ from aiokafka.errors import (
 )
 
 from ._kafka_consumer import KafkaConsumer
+from ._kafka_faults import in_words
 from ._kafka_offsets import (
     MEMBERSHIP_GONE,
     Membership,
@@ -68,7 +69,7 @@ class KafkaMember(KafkaConsumer):
         except TimeoutError as err:
             raise BrokerError(f"group {self._group!r} did not answer a commit within {limit_s:g} s") from err
         except (KafkaError, OSError) as err:
-            raise BrokerError(f"group {self._group!r} did not take a commit: {err!r}") from err
+            raise BrokerError(f"group {self._group!r} did not take a commit: {in_words(err)}") from err
 
     async def _begin(self, consumer: Any) -> None:
         missing = self._topics - await consumer.topics()
@@ -92,7 +93,7 @@ class KafkaMember(KafkaConsumer):
                 return
             except MEMBERSHIP_GONE as err:
                 self._lost(coordinator, current, err)
-                raise CommitRefused(f"group {self._group!r} no longer knows this member: {err!r}") from err
+                raise CommitRefused(f"group {self._group!r} no longer knows this member: {in_words(err)}") from err
             except KafkaError as err:
                 await self._retry(coordinator, err)
 

@@ -6,6 +6,8 @@ import ssl
 from dataclasses import dataclass, field
 from typing import Any
 
+from .broker import MAX_RECORD_BYTES
+
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _MEBIBYTE = 1 << 20
 _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -48,7 +50,7 @@ class KafkaOptions:
     """Opens the client's key; never shown."""
     ssl_check_hostname: bool = True
     """Whether the broker's certificate must name its host."""
-    max_record_bytes: int = 1_048_000
+    max_record_bytes: int = MAX_RECORD_BYTES
     """Largest record to publish, Kafka's framing included; just below a broker's default `message.max.bytes`."""
     send_timeout_s: float = 30.0
     """A publish that is not acknowledged within this fails; the record may have arrived."""

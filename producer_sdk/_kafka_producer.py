@@ -15,6 +15,7 @@ from aiokafka.errors import (
 )
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
+from ._kafka_faults import in_words
 from ._kafka_options import KafkaOptions
 from ._kafka_session import Session
 from .broker import BrokerError, Outgoing, Placed
@@ -156,7 +157,7 @@ class KafkaProducer:
     def _unsent(self, err: KafkaError, topic: str, record: Outgoing) -> HeadraceError:
         if isinstance(err, MessageSizeTooLargeError):
             return self._too_large(topic, _size(record))
-        return BrokerError(f"the record for topic {topic!r} found no room in the buffer: {err!r}")
+        return BrokerError(f"the record for topic {topic!r} found no room in the buffer: {in_words(err)}")
 
     def _too_large(self, topic: str, size: int) -> PayloadTooLarge:
         limit = self._options.max_record_bytes
@@ -172,4 +173,4 @@ def _fault(err: KafkaError, topic: str, size: int) -> HeadraceError:
         return PayloadTooLarge(
             f"the record for topic {topic!r} has {size} bytes: more than the topic's max.message.bytes"
         )
-    return BrokerError(f"the record for topic {topic!r} was not acknowledged and may have arrived: {err!r}")
+    return BrokerError(f"the record for topic {topic!r} was not acknowledged and may have arrived: {in_words(err)}")

@@ -15,14 +15,14 @@ from typing import Any, NamedTuple
 
 from aiokafka import AIOKafkaProducer
 from aiokafka import TopicPartition as KafkaPartition
-from aiokafka.errors import KafkaError, KafkaTimeoutError, MessageSizeTooLargeError, ProducerClosed
+from aiokafka.errors import KafkaTimeoutError, MessageSizeTooLargeError, ProducerClosed
 from aiokafka.partitioner import murmur2
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
+from ._kafka_faults import KAFKA_FAULTS, in_words, no_connection
 from ._kafka_options import KafkaOptions
 from .broker import BrokerError, Outgoing
 
-KAFKA_FAULTS = (KafkaError, OSError)
 _KILL_LIMIT_S = 1.0
 _TRIM_AT = 10_000
 
@@ -63,6 +63,7 @@ class Session:
             max_request_size=options.max_record_bytes,
         )
         self._name = bootstrap_servers
+        self._options = options
         self._accumulator = self.producer._message_accumulator
         self._max_record_bytes = options.max_record_bytes
         self._timeout_s = options.send_timeout_s
@@ -79,7 +80,7 @@ class Session:
                 await self.producer.client.force_metadata_update()
         except KAFKA_FAULTS as err:
             await self._kill()
-            raise BrokerError(f"no connection to Kafka at {self._name}: {err!r}") from err
+            raise no_connection(self._name, self._options, err) from err
         except asyncio.CancelledError:
             await self._kill()
             raise
@@ -97,7 +98,7 @@ class Session:
                 async with asyncio.timeout(self._timeout_s):
                     await client.force_metadata_update()
             except KAFKA_FAULTS as err:
-                raise BrokerError(f"Kafka at {self._name} did not list its topics: {err!r}") from err
+                raise BrokerError(f"Kafka at {self._name} did not list its topics: {in_words(err)}") from err
         partitions = client.cluster.partitions_for_topic(topic)
         if not partitions:
             raise BrokerError(f"topic {topic!r} does not exist at {self._name}: create it first")

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
+from ._decode_faults import in_words
 from ._limits import MAX_NAME_CHARS, MAX_PARAMETERS, MAX_TENSORS, Scalar, check_parameters
 from .errors import InvalidRequest
 from .tensors import Tensor, read_tensor
@@ -50,7 +51,7 @@ def read_inputs(raw: Raw) -> dict[str, Tensor]:
     try:
         inputs = _tensors.decode(view)
     except _UNREADABLE as err:
-        raise InvalidRequest(f"the inputs cannot be read: {err}") from err
+        raise InvalidRequest(in_words(err, "inputs")) from err
     if len(inputs) < size:
         raise InvalidRequest("the inputs name one tensor twice")
     for name, tensor in inputs.items():
@@ -74,7 +75,7 @@ def read_parameters(raw: Raw) -> dict[str, Scalar]:
     try:
         parameters = _parameters.decode(view)
     except _UNREADABLE as err:
-        raise InvalidRequest(f"parameters must be text, numbers or booleans by name: {err}") from err
+        raise InvalidRequest(in_words(err, "parameters")) from err
     if len(parameters) < size:
         raise InvalidRequest("parameters name one key twice")
     check_parameters(parameters)

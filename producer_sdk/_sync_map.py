@@ -13,6 +13,8 @@ from ._call import Inputs
 from ._pending import Outcome
 from .errors import Cancelled
 
+MAX_UNSENT = 64
+
 Submit = Callable[[Coroutine[None, None, None]], "Future[None]"]
 
 
@@ -24,6 +26,11 @@ class Feed:
         self._more = asyncio.Event()
         self._ended = False
         self._loop: asyncio.AbstractEventLoop | None = None
+
+    @property
+    def has_room(self) -> bool:
+        """Whether few enough items wait to be sent: the window takes no more while its bytes are used up."""
+        return len(self._items) < MAX_UNSENT
 
     def put(self, inputs: Inputs) -> None:
         """Another thread's; the item is sent as soon as the window has room."""
@@ -72,7 +79,7 @@ class SyncMap:
         source = iter(iterable)
         try:
             while True:
-                while self._out < self._window and self._arrived.empty():
+                while self._out < self._window and self._feed.has_room and self._arrived.empty():
                     try:
                         inputs = next(source)
                     except StopIteration:

@@ -1,4 +1,7 @@
-"""A run of `Client.map`: pull, send and yield with at most a window of requests between pulling and yielding."""
+"""A run of `Client.map`: pull, send and yield with at most a window of requests between pulling and yielding.
+
+Requests that wait for their outcome are bounded in bytes too: a window of large ones must not fill the memory.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +24,33 @@ import msgspec
 from ._call import Inputs
 from ._pending import Outcome, Waiter
 from ._producer import Sending
-from .errors import HeadraceError
+from .errors import HeadraceError, InvalidRequest
 from .wire import Reply
 
 Source = Iterable[Inputs] | AsyncIterable[Inputs]
+DEFAULT_WINDOW = 256  # measured: 64 leaves workers idle between two batches, 1024 gains a little more
+MAX_BYTES_OUT = 64 << 20
 MAX_TOGETHER = 64
+
+
+def check_window(window: int | None, max_pending: int) -> int:
+    """The window to use.
+
+    Raises:
+        InvalidRequest: it is not from 1 to `max_pending`.
+    """
+    if window is None:
+        return min(DEFAULT_WINDOW, max_pending)
+    if not 1 <= window <= max_pending:
+        raise InvalidRequest(f"window {window} is not valid: give 1 to max_pending, which is {max_pending}")
+    return window
+
+
+class _Out(NamedTuple):
+    """A request without an outcome yet."""
+
+    id: str
+    nbytes: int
 
 
 class Steps(NamedTuple):
@@ -68,7 +93,8 @@ class Window:
         self._together = min(max(1, size // 8), MAX_TOGETHER)
         self._pulled = 0
         self._yielded = 0
-        self._waiting: dict[int, str] = {}
+        self._out: dict[int, _Out] = {}
+        self._bytes_out = 0
         self._ready: deque[Outcome] = deque()
         self._held: dict[int, Outcome] = {}  # ordered: outcomes whose predecessors are still out
         self._next = 0
@@ -99,13 +125,16 @@ class Window:
             puller.result()
         finally:
             puller.cancel()
-            for id in self._waiting.values():
-                steps.forget(id)
+            for out in self._out.values():
+                steps.forget(out.id)
             await asyncio.gather(puller, return_exceptions=True)
 
     def settle(self, index: int, outcome: Outcome) -> None:
         """Take the outcome of the item at a place; the sweeper, the reader and the sender call it."""
-        self._waiting.pop(index, None)
+        out = self._out.pop(index, None)
+        if out is not None:
+            self._bytes_out -= out.nbytes
+            self._room.set()
         if type(outcome) is Reply:
             msgspec.structs.force_setattr(outcome, "index", index)  # ours alone: fresh from the decoder
         elif isinstance(outcome, HeadraceError):
@@ -125,6 +154,8 @@ class Window:
             sendings: list[Sending] = []
             try:
                 for _ in range(min(room, self._together)):
+                    if self._bytes_out >= MAX_BYTES_OUT:
+                        break
                     self._prepare(next(source), steps, sendings)
             except StopIteration:
                 return
@@ -146,7 +177,7 @@ class Window:
                 await steps.send_alone(sending)
 
     async def _wait_for_room(self, steps: Steps) -> int:
-        while self._pulled - self._yielded >= self._size:
+        while self._pulled - self._yielded >= self._size or self._bytes_out >= MAX_BYTES_OUT:
             self._room.clear()
             await self._room.wait()
         steps.check()
@@ -160,7 +191,9 @@ class Window:
         except HeadraceError as err:
             self.settle(index, err)
         else:
-            self._waiting[index] = sending.id
+            nbytes = len(sending.record.value or b"")
+            self._out[index] = _Out(sending.id, nbytes)
+            self._bytes_out += nbytes
             sendings.append(sending)
 
     def _end(self, _: asyncio.Task[None]) -> None:

@@ -12,6 +12,9 @@ from .errors import Internal
 
 Headers = Sequence[tuple[str, bytes]]
 
+# Largest record published unless settings say otherwise: just below the `message.max.bytes` that brokers come with.
+MAX_RECORD_BYTES = 1_048_000
+
 
 class BrokerError(Internal):
     """The broker did not do what was asked; for a publish, whether the record arrived may be unknown."""

@@ -13,7 +13,7 @@ from ._infer import InferWaiter
 from ._pending import Outcome, Waiter
 from ._producer import Route, Sender, Sending
 from ._replies import Counters, Replies
-from ._window import Source, Steps, Window
+from ._window import Source, Steps, Window, check_window
 from .broker import Broker, BrokerError, Outgoing
 from .errors import Cancelled, DeadlineExceeded, HeadraceError, InvalidRequest
 from .topics import ReplyTo, Topics, new_id, parse_reply_to
@@ -217,7 +217,7 @@ class Client:
         model: str,
         iterable: Source,
         *,
-        window: int = 64,
+        window: int | None = None,
         ordered: bool = False,
         version: str | None = None,
         lane: str = "async",
@@ -228,12 +228,13 @@ class Client:
     ) -> AsyncGenerator[Outcome, None]:
         """Send one request for each inputs of an iterable and yield the outcomes, each with its place as `index`.
 
-        Errors of single requests are yielded as values. At most `window` items are pulled ahead of what was yielded.
+        Errors of single requests are yielded as values. At most `window` items are pulled ahead of what was yielded,
+        and none while 64 MiB of requests wait for their outcomes.
         To end early, close the generator (`contextlib.aclosing`): what is still out is forgotten.
 
         Args:
             iterable: of inputs as for `infer`; plain or asynchronous.
-            window: 1 to `max_pending`.
+            window: 1 to `max_pending`; None is 256, or `max_pending` where that is less.
             ordered: yield in the order of the iterable, not as the replies come.
             deadline_s: of each request, from its sending. The others are as for `infer`.
 
@@ -242,8 +243,7 @@ class Client:
             HeadraceError: the model is unknown or the broker does not answer; at the first item.
         """
         call = check_call(model, lane, _required(deadline_s), tenant, version, parameters, outputs)
-        if not 1 <= window <= self._max_pending:
-            raise InvalidRequest(f"window {window} is not valid: give 1 to max_pending, which is {self._max_pending}")
+        size = check_window(window, self._max_pending)
 
         async def open_steps() -> Steps:
             route, reply_to = await self._prepare(call, deadline_s)
@@ -256,7 +256,7 @@ class Client:
                 self._replies.forget,
             )
 
-        return Window(window, ordered=ordered).run(iterable, open_steps)
+        return Window(size, ordered=ordered).run(iterable, open_steps)
 
     async def _prepare(self, call: Call, deadline_s: float) -> tuple[Route, ReplyTo]:
         """Route and return address: at hand in all but the first calls."""

@@ -112,6 +112,9 @@ class ModelDirectory:
         except TimeoutError as err:
             await self.close()
             raise BrokerError(f"{self._topics.control} could not be read to its end in {CATCH_UP_S:.0f} s") from err
+        except BaseException:
+            await self.close()
+            raise
 
     async def close(self) -> None:
         """Stop reading; what was read stays."""

@@ -15,6 +15,7 @@ from ._memory_logs import Logs
 from ._memory_producer import Faults, MemoryProducer
 from .broker import (
     DEFAULT_GROUP_OPTIONS,
+    MAX_RECORD_BYTES,
     BrokerError,
     Committed,
     Consumer,
@@ -41,7 +42,7 @@ class MemoryBroker:
         self,
         *,
         clock: Callable[[], float] = time.time,
-        max_record_bytes: int = 1_048_000,
+        max_record_bytes: int = MAX_RECORD_BYTES,
         send_timeout_s: float = 30.0,
     ) -> None:
         self._logs = Logs(clock, max_record_bytes)

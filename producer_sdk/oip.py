@@ -13,10 +13,12 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from ._decode_faults import in_words
 from ._json_address import refused
 from ._json_bodies import InferBody as InferBody
 from ._json_bodies import ReplyBody, read_tensors
 from ._json_bodies import read_infer_body as read_infer_body
+from ._json_keys import read_object as read_object
 from ._json_tensors import BASE64, spelled, write_data
 from ._limits import (
     MAX_DEADLINE_MS,
@@ -163,7 +165,7 @@ def decode_json_reply(value: bytes) -> Reply | HeadraceError:
     try:
         body = _replies.decode(value)
     except (msgspec.MsgspecError, RecursionError, ValueError) as err:
-        raise Undecodable(f"the record is no reply: {err}") from err
+        raise Undecodable(f"the record is no reply: {in_words(err, 'it')}") from err
     if body.error is not None:
         return HeadraceError.from_code(body.code, body.error, id=body.id)
     if body.outputs is None:

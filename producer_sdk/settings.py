@@ -15,7 +15,7 @@ from typing import Annotated, Literal, TypeVar
 
 from msgspec import Meta, Struct
 
-from .broker import Broker
+from .broker import MAX_RECORD_BYTES, Broker
 from .setting import Setting, SettingsError, settings_of, shown
 from .topics import Topics
 
@@ -72,7 +72,7 @@ class KafkaSettings(Struct, frozen=True, kw_only=True):
     ssl_key_password: Annotated[str | None, secret("Kafka's ssl.key.password.")] = None
     max_record_bytes: Annotated[
         int, Meta(description="Largest record published; the brokers must take it.", ge=1024, le=1 << 30)
-    ] = 1_000_000
+    ] = MAX_RECORD_BYTES
 
     def __post_init__(self) -> None:
         Topics(self.prefix)

@@ -13,6 +13,7 @@ from ._call import Encoding, Inputs
 from ._pending import Outcome
 from ._replies import Counters
 from ._sync_map import Feed, SyncMap
+from ._window import check_window
 from .broker import Broker
 from .client import CLOSE_TIMEOUT_S
 from .client import Client as AsyncClient
@@ -56,6 +57,7 @@ class Client:
             max_pending=max_pending,
             close_timeout_s=close_timeout_s,
         )
+        self._max_pending = max_pending
         self._lock = threading.Lock()  # what is handed to the loop before close() is handed to a loop that still runs
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop = asyncio.Event()
@@ -162,7 +164,7 @@ class Client:
         model: str,
         iterable: Iterable[Inputs],
         *,
-        window: int = 64,
+        window: int | None = None,
         ordered: bool = False,
         version: str | None = None,
         lane: str = "async",
@@ -172,11 +174,11 @@ class Client:
         outputs: Sequence[str] | None = None,
     ) -> Iterator[Outcome]:
         """See `producer_sdk.Client.map`; the iterable is plain and is pulled in the thread that iterates."""
-        feed = Feed()
+        feed, size = Feed(), check_window(window, self._max_pending)
         outcomes = self._client.map(
             model,
             feed,
-            window=window,
+            window=size,
             ordered=ordered,
             version=version,
             lane=lane,
@@ -185,7 +187,7 @@ class Client:
             parameters=parameters,
             outputs=outputs,
         )
-        return SyncMap(outcomes, feed, window).run(iterable, self._submit)
+        return SyncMap(outcomes, feed, size).run(iterable, self._submit)
 
     def _wait_for(self, work: Coroutine[None, None, T]) -> T:
         future = self._submit(work)

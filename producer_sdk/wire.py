@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
+from ._decode_faults import in_words
 from ._limits import MAX_DEADLINE_MS as MAX_DEADLINE_MS
 from ._limits import MAX_NAME_CHARS as MAX_NAME_CHARS
 from ._limits import MAX_PARAMETERS as MAX_PARAMETERS
@@ -31,6 +32,7 @@ from .tensors import Array, Tensor, read_tensor
 from .topics import ReplyTo, check_id, parse_reply_to
 
 WIRE_VERSION = 1
+SHOWN_BYTES = 16
 
 _NOTHING = Raw(b"\xc0")
 _UNREADABLE = (msgspec.MsgspecError, RecursionError, ValueError)
@@ -179,7 +181,7 @@ def decode_request(value: bytes, fallback_id: str) -> Request | Refused:
     try:
         envelope = _requests.decode(value)
     except _UNREADABLE as err:
-        raise Undecodable(f"the record is no request envelope: {err}", id=fallback_id) from err
+        raise _unreadable(value, err, fallback_id) from err
     if envelope.wire != WIRE_VERSION:
         raise Undecodable(f"wire version {envelope.wire} is not known here: this reads {WIRE_VERSION}", id=fallback_id)
     id, reply_to = fallback_id, None
@@ -202,6 +204,17 @@ def decode_request(value: bytes, fallback_id: str) -> Request | Refused:
     except InvalidRequest as err:
         err.id = id
         return Refused(id, err, Form.MSGPACK, reply_to)
+
+
+def _unreadable(value: bytes, err: Exception, id: str) -> Undecodable:
+    first = value[0] if value else 0
+    if first & 0xF0 == 0x90 or first in (0xDC, 0xDD):
+        return Undecodable(f"the record is no request: its MessagePack {in_words(err, 'array')}", id=id)
+    return Undecodable(
+        "the record is no request: a value is either a JSON object of the Open Inference Protocol or the MessagePack "
+        f"array of headrace's docs/wire.md, but this one begins with {bytes(value[:SHOWN_BYTES])!r}",
+        id=id,
+    )
 
 
 def encode_reply(
@@ -238,7 +251,7 @@ def decode_reply(value: bytes) -> Reply | HeadraceError:
     try:
         envelope = _replies.decode(value)
     except (*_UNREADABLE, InvalidRequest) as err:
-        raise Undecodable(f"the record is no reply: {err}") from err
+        raise Undecodable(f"the record is no reply: {_why(err)}") from err
     if envelope.wire != WIRE_VERSION:
         raise Undecodable(f"wire version {envelope.wire} is not known here: this reads {WIRE_VERSION}", id=envelope.id)
     if envelope.code is not None:
@@ -251,6 +264,10 @@ def decode_reply(value: bytes) -> Reply | HeadraceError:
         err.id = envelope.id
         return err
     return Reply(envelope.id, envelope.model, envelope.version, outputs, envelope.parameters)
+
+
+def _why(err: Exception) -> str:
+    return err.message if isinstance(err, InvalidRequest) else in_words(err, "it")
 
 
 def read_output(name: str, tensor: object) -> Array:

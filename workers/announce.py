@@ -54,19 +54,22 @@ def _tensor(spec: TensorSpec) -> TensorAnnouncement:
 
 
 class Announcer:
-    """Publishes what `current` says, every heartbeat and when `changed` is called. One event loop touches it."""
+    """Publishes what `current` says, every heartbeat and when `changed` is set. One event loop touches it."""
 
     def __init__(
-        self, producer: Producer, topic: str, current: Callable[[int], Sequence[Announcement]], heartbeat_s: float
+        self,
+        producer: Producer,
+        topic: str,
+        current: Callable[[int], Sequence[Announcement]],
+        heartbeat_s: float,
+        changed: asyncio.Event,
     ) -> None:
         self._producer = producer
         self._topic = topic
         self._current = current
         self._heartbeat_s = heartbeat_s
-        self._changed = asyncio.Event()
-
-    def changed(self) -> None:
-        self._changed.set()
+        self._changed = changed
+        self.acknowledged_at = time.monotonic()  # when Kafka was last known to be there
 
     async def run(self) -> None:
         """Announce until cancelled."""
@@ -94,5 +97,6 @@ class Announcer:
     async def _publish(self, records: Sequence[Outgoing]) -> None:
         try:
             await self._producer.publish_batch(self._topic, 0, records)
+            self.acknowledged_at = time.monotonic()
         except HeadraceError as err:  # of the broker, or the announcement is too large for it
             _log.warning("The announcement is not acknowledged: %s", err, extra={"action": "announce_failed"})

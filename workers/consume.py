@@ -31,13 +31,22 @@ class Intake:
     """
 
     def __init__(
-        self, broker: Broker, topics: Topics, model: str, options: GroupOptions, settle: Settle, lost: Lost
+        self,
+        broker: Broker,
+        topics: Topics,
+        model: str,
+        options: GroupOptions,
+        *,
+        settle: Settle,
+        lost: Lost,
+        changed: Callable[[], None],
     ) -> None:
         self._lanes = topics.lanes(model)
         self._model = model
         self._settle = settle
         self._committing = asyncio.Lock()
         self._lost = lost
+        self._changed = changed
         self._broker = broker
         self._group = topics.group(model)
         self._options = options
@@ -98,14 +107,15 @@ class Intake:
     def resume(self) -> None:
         self._consumer.resume(self._consumer.assignment())
 
-    def lag(self) -> int:
-        """Records that wait in the assigned partitions, as far as known. Any thread may ask."""
-        return 0 if self._joined_at is None else sum(self._consumer.lag().values())
+    def lag(self) -> int | None:
+        """Records that wait in the assigned partitions; None while none is known. Any thread may ask."""
+        return sum(self._consumer.lag().values()) if self.ledgers and self._joined_at is not None else None
 
     async def assigned(self, partitions: frozenset[TopicPartition]) -> None:
         self.ledgers |= {partition: PartitionLedger(partition) for partition in partitions}
         self.assignments += 1
         self._lost_at = None
+        self._changed()
         _log.info("Model %s has %d partitions", self._model, len(self.ledgers), extra={"action": "assigned"})
 
     async def revoked(self, partitions: frozenset[TopicPartition]) -> None:
@@ -127,6 +137,27 @@ class Intake:
                              extra={"action": "commit_failed"})  # fmt: skip
                 return False
             return True
+
+    async def keep_committing(self, finished: asyncio.Event, interval_s: float) -> None:
+        """Commit each time something has finished, at most every `interval_s`, until cancelled."""
+        while True:
+            await finished.wait()
+            await asyncio.sleep(interval_s)
+            finished.clear()
+            if not await self.commit():
+                finished.set()
+
+    async def commit_within(self, timeout_s: float) -> bool:
+        """Commit, trying again for so long; False when it did not work out."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                committed = await self.commit()
+                while not committed:
+                    await asyncio.sleep(FIRST_PAUSE_S)
+                    committed = await self.commit()
+        except TimeoutError:
+            return False
+        return True
 
     async def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
         """Leave the group; nothing can be committed afterwards."""

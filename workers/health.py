@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Sequence
 
@@ -10,6 +11,8 @@ from msgspec import Struct
 
 TICK_S = 1.0
 LONGEST_TICK_S = 15.0
+LONGEST_SILENCE_S = 10.0
+_log = logging.getLogger("headrace.worker")
 
 
 class ModelHealth(Struct, frozen=True):
@@ -31,20 +34,34 @@ class ModelHealth(Struct, frozen=True):
 
 
 class Health:
-    """The answers to /livez and /readyz; None is yes, a sentence is no."""
+    """The answers to /livez and /readyz; None is yes, a sentence is no.
+
+    `kafka_seen_at` tells when Kafka last acknowledged something, in monotonic seconds; `waits_for` what the start does.
+    """
 
     def __init__(self, models: Callable[[], Sequence[ModelHealth]], longest_poll_s: float) -> None:
         self._models = models
         self._longest_poll_s = longest_poll_s
         self._ticked_at = time.monotonic()
+        self._was_ready = False
+        self.kafka_seen_at = time.monotonic
+        self.waits_for = "its models"
         self.stopping = False
         self.started = False
 
     async def tick(self) -> None:
-        """Prove that the event loop turns, until cancelled."""
+        """Prove that the event loop turns, and log when the worker becomes ready or unready, until cancelled."""
         while True:
             self._ticked_at = time.monotonic()
+            self._note(self.ready())
             await asyncio.sleep(TICK_S)
+
+    def _note(self, reason: str | None) -> None:
+        if reason is None and not self._was_ready:
+            _log.info("Ready", extra={"action": "ready"})
+        elif reason is not None and self._was_ready and not self.stopping:
+            _log.warning("Not ready: %s", reason, extra={"action": "not_ready"})
+        self._was_ready = reason is None
 
     def live(self) -> str | None:
         now = time.monotonic()
@@ -62,7 +79,10 @@ class Health:
             return "the worker is stopping"
         models = self._models()
         if not self.started or not models:
-            return "the worker is starting"
+            return f"the worker is starting: it waits for {self.waits_for}"
+        silent_s = time.monotonic() - self.kafka_seen_at()
+        if silent_s > LONGEST_SILENCE_S:
+            return f"Kafka has not acknowledged anything for {silent_s:.0f} s"
         for model in models:
             if not model.ready:
                 return f"model {model.name} is not ready: {model.reason or 'it is loading'}"

@@ -12,6 +12,7 @@ from producer_sdk.errors import Internal
 from producer_sdk.wire import sendable
 
 _log = logging.getLogger("headrace.worker")
+SPARSE_S = 30.0
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
@@ -31,11 +32,34 @@ class JsonLines(logging.Formatter):
         return msgspec.json.encode(line).decode()
 
 
+class Sparse(logging.Filter):
+    """Lets one kind of message of Kafka's client pass every half minute: it repeats itself at every attempt.
+
+    A group's first member is always told that there is no coordinator yet, which is no news at all.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._passed: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if not record.name.startswith("aiokafka"):
+            return True
+        if "GroupCoordinatorNotAvailable" in record.getMessage():
+            return False
+        last = self._passed.get(record.msg)
+        if last is not None and record.created - last < SPARSE_S:
+            return False
+        self._passed[record.msg] = record.created
+        return True
+
+
 def set_up_logging(level: str, form: str) -> None:
     """Send the log to standard error; Kafka's client speaks up only when something is wrong."""
     handler = logging.StreamHandler(sys.stderr)
     people = logging.Formatter("%(asctime)s %(levelname)-7s %(message)s", "%H:%M:%S")
     handler.setFormatter(JsonLines() if form == "json" else people)
+    handler.addFilter(Sparse())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     logging.getLogger("aiokafka").setLevel(logging.ERROR)
 

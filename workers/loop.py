@@ -1,6 +1,7 @@
 """THE order of steps for one model: consume -> decode -> backlog -> batch -> run -> reply -> commit.
 
-Four tasks turn it: `_take` (consume, decode, backlog), `_dispatch` (batch, run), the replier (reply) and `_commit`.
+Four tasks turn it: `_take` (consume, decode, backlog), `_dispatch` (batch, run), the replier's (reply) and the intake's
+(commit).
 No other file knows this order.
 """
 
@@ -13,6 +14,7 @@ import time
 from collections.abc import Sequence
 from functools import partial
 
+from producer_sdk.announcements import ModelState
 from producer_sdk.broker import Admin, Broker, Producer, Record, TopicPartition
 from producer_sdk.errors import DeadlineExceeded
 from producer_sdk.topics import Topics
@@ -47,13 +49,20 @@ class ModelLoop:
     """Serves one model version. One event loop touches it."""
 
     def __init__(
-        self, spec: ModelSpec, settings: WorkerSettings, broker: Broker, producer: Producer, admin: Admin
+        self,
+        spec: ModelSpec,
+        settings: WorkerSettings,
+        broker: Broker,
+        producer: Producer,
+        admin: Admin,
+        changed: asyncio.Event,
     ) -> None:
         topics = Topics(settings.prefix)
         self.spec = spec
         self.loaded: Loaded | None = None
         self.polled_at = time.monotonic()
         self._settings = settings
+        self._changed = changed  # others should be told of this model's state
         self._topics = topics
         self._backlog = Backlog(settings.max_backlog_requests or LEAST_BACKLOG, settings.max_backlog_bytes)
         self._wake = asyncio.Event()  # a batch may be due
@@ -64,15 +73,20 @@ class ModelLoop:
         self._intake_paused = False
         self._running: dict[int, asyncio.Task[None]] = {}
         new_runner = partial(make_runner, spec, max_batch_bytes=settings.max_batch_bytes)
-        self.device = Device(new_runner, settings.attempt_limit, spec.name, self._wake.set)
+        self.device = Device(new_runner, settings.attempt_limit, spec.name, self._device_changed)
         self._scribe = Scribe(topics, spec.name, spec.version, settings.max_record_bytes)
         self._replier = Replier(producer, Destinations(admin), self._scribe, published=self._published)
-        self.intake = Intake(broker, topics, spec.name, settings.group_options(), self._settle, self._lost)
-        self.metrics = ModelMetrics(
+        self.intake = Intake(
+            broker,
+            topics,
             spec.name,
-            backlog=lambda: len(self._backlog),
-            lag=self.intake.lag,
-            deaths=lambda: self.device.deaths,
+            settings.group_options(),
+            settle=self._settle,
+            lost=self._lost,
+            changed=changed.set,
+        )
+        self.metrics = ModelMetrics(
+            spec.name, backlog=lambda: len(self._backlog), lag=self.intake.lag, deaths=lambda: self.device.deaths
         )
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -92,7 +106,7 @@ class ModelLoop:
         self._rule = BatchRule(loaded.max_batch_size, self._settings.max_batch_bytes, self.spec.max_wait_ms / 1000)
         await self.intake.start()
         steps = {"take": self._take(), "dispatch": self._dispatch(), "reply": self._replier.run()}
-        steps["commit"] = self._commit()
+        steps["commit"] = self.intake.keep_committing(self._finished, self._settings.commit_interval_s)
         self._tasks = [asyncio.create_task(step, name=f"{name} {self.spec.name}") for name, step in steps.items()]
 
     @property
@@ -102,7 +116,18 @@ class ModelLoop:
 
     def health(self) -> ModelHealth:
         polled_at, device = self.polled_at if self._tasks else None, self.device
-        return ModelHealth(self.spec.name, device.ready, device.reason, self.intake.assignments > 0, polled_at)
+        ready, assigned = device.state is ModelState.READY, self.intake.assignments > 0
+        return ModelHealth(self.spec.name, ready, device.reason, assigned, polled_at)
+
+    def standing(self) -> tuple[ModelState, str]:
+        """What others are told of the model: READY once it is loaded and its group has given out partitions."""
+        if self.device.state is ModelState.READY and not self.intake.assignments:
+            return ModelState.LOADING, "it waits for partitions"
+        return self.device.state, self.device.reason
+
+    def _device_changed(self) -> None:
+        self._wake.set()
+        self._changed.set()
 
     async def failed(self) -> BaseException:
         """Wait until one of the tasks dies; why it did."""
@@ -222,15 +247,6 @@ class ModelLoop:
         self._wake.set()
         self._note_quiet()
 
-    async def _commit(self) -> None:
-        """Commit what is finished, at most every `commit_interval_s`."""
-        while True:
-            await self._finished.wait()
-            await asyncio.sleep(self._settings.commit_interval_s)
-            self._finished.clear()
-            if not await self.intake.commit():
-                self._finished.set()
-
     def _note_quiet(self) -> None:
         if len(self._backlog) or self._running or self._replier.unacknowledged:
             self._quiet.clear()
@@ -263,18 +279,7 @@ class ModelLoop:
                 await self._quiet.wait()
         except TimeoutError:
             pass  # what is finished is committed all the same
-        return await self._commit_at_last() and not self.blockers()
-
-    async def _commit_at_last(self) -> bool:
-        try:
-            async with asyncio.timeout(LAST_COMMIT_S):
-                committed = await self.intake.commit()
-                while not committed:
-                    await asyncio.sleep(self._settings.commit_interval_s)
-                    committed = await self.intake.commit()
-        except TimeoutError:
-            return False
-        return True
+        return await self.intake.commit_within(LAST_COMMIT_S) and not self.blockers()
 
     async def stop(self, leave_timeout_s: float) -> None:
         """End everything at once; what is unfinished will be read again."""

@@ -5,7 +5,10 @@ A Triton word is taken where it means the same, and refused by name where headra
 
 from __future__ import annotations
 
+import difflib
+import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -23,13 +26,14 @@ ENGINES = {
 }
 _TYPES: dict[str, Any] = {
     "max_wait_ms": Annotated[float, Meta(ge=0, le=3_600_000)],
-    "device": Annotated[str, Meta(pattern=r"^(cpu|cuda:[0-9]{1,3})$")],
+    "device": Annotated[str, Meta(pattern=r"^(cpu|cuda:[0-9]{1,3})$", description="cpu or cuda:N, such as cuda:0")],
     "isolation": Literal["process", "inline"],
     "attempt_timeout_s": Positive,
     "default_deadline_s": Positive,
     "threads": Annotated[int, Meta(ge=1, le=1024)],
     "parameters": dict[str, Any],
 }
+_V1 = Annotated[dict[str, Annotated[str, Meta(min_length=1)]], Meta(description="`input: NAME` and `output: NAME`")]
 _TRITON_LATER = frozenset(
     {
         "batch_input",
@@ -80,6 +84,13 @@ KEYS = frozenset(
 ) | frozenset(_TYPES)
 
 
+_SAME = {
+    "engine": ("engine", "backend", "platform"),
+    "inputs": ("inputs", "input"),
+    "outputs": ("outputs", "output"),
+}
+
+
 class Fault(Struct, frozen=True):
     """Something wrong with a model directory.
 
@@ -106,20 +117,34 @@ class Manifest:
         self.settings: dict[str, Any] = {}
         self.faults: list[Fault] = []
         self._model = model
-        self._file = file
+        self.file = file
         self._content = content
         for reader in (self._read_names, self._read_plain, self._read_engine, self._read_batching):
             self._gather(reader)
-        for reader in (self._read_tensors, self._read_device, self._read_v1, self._read_versions):
+        for key in ("inputs", "outputs"):
+            self._gather(partial(self._read_tensors, key, key.removesuffix("s")))
+        for reader in (self._read_batched, self._read_device, self._read_v1, self._read_versions):
             self._gather(reader)
+
+    def doubts(self, key: str) -> bool:
+        """Whether what the file says of `engine`, `inputs` or `outputs` is told to be wrong, or may be misspelt.
+
+        What follows from such a fault is none of its own.
+        """
+        for fault in self.faults:
+            word = re.split(r"[.\[]", fault.key)[0]
+            near = [word] if word in KEYS else difflib.get_close_matches(word, KEYS, 1)
+            if near and near[0] in _SAME[key]:
+                return True
+        return False
 
     def _gather(self, reader: Callable[[], Iterator[Wrong]]) -> None:
         """A reader yields what is wrong and goes on, or raises it and stops."""
         try:
             for wrong in reader():
-                self.faults.append(Fault(self._file, wrong.key, str(wrong)))
+                self.faults.append(Fault(self.file, wrong.key, str(wrong)))
         except Wrong as wrong:
-            self.faults.append(Fault(self._file, wrong.key, str(wrong)))
+            self.faults.append(Fault(self.file, wrong.key, str(wrong)))
 
     def _read_names(self) -> Iterator[Wrong]:
         for key in self._content:
@@ -138,8 +163,8 @@ class Manifest:
                 except Wrong as wrong:
                     yield wrong
         if "max_batch_size" in self._content:
-            size = convert("max_batch_size", self._content["max_batch_size"], int)
-            if size == 0:
+            size = self._content["max_batch_size"]
+            if size == 0 and size is not False:
                 raise Wrong(
                     "max_batch_size",
                     "0 (in Triton: the model has no batch axis) is not supported: each model needs an input with rows "
@@ -184,23 +209,25 @@ class Manifest:
         if stated is not None and own != delay_us / 1000:
             raise Wrong(path, f"{delay_us} us and max_wait_ms {own:g} contradict each other: they mean the same thing")
 
-    def _read_tensors(self) -> Iterator[Wrong]:
-        for plural, singular in (("inputs", "input"), ("outputs", "output")):
-            if plural in self._content and singular in self._content:
-                raise Wrong(singular, f"{singular} and {plural} mean the same thing: give one")
-            key = plural if plural in self._content else singular
-            items = convert(key, self._content.get(key, []), list[dict[str, Any]])
-            specs: list[TensorSpec] = []
-            for place, item in enumerate(items):
-                try:
-                    specs.append(read_tensor(f"{key}[{place}]", item))
-                except Wrong as wrong:
-                    yield wrong
-            names = [spec.name for spec in specs]
-            if len(set(names)) < len(names):
-                yield Wrong(key, f"one name is there twice: {', '.join(sorted(names))}")
-            self.settings[plural] = tuple(specs)
-        if self.settings["inputs"] and not any(spec.batched for spec in self.settings["inputs"]):
+    def _read_tensors(self, plural: str, singular: str) -> Iterator[Wrong]:
+        if plural in self._content and singular in self._content:
+            raise Wrong(singular, f"{singular} and {plural} mean the same thing: give one")
+        key = plural if plural in self._content else singular
+        items = convert(key, self._content.get(key, []), list[dict[str, Any]])
+        specs: list[TensorSpec] = []
+        for place, item in enumerate(items):
+            try:
+                specs.append(read_tensor(f"{key}[{place}]", item))
+            except Wrong as wrong:
+                yield wrong
+        names = [spec.name for spec in specs]
+        if len(set(names)) < len(names):
+            yield Wrong(key, f"one name is there twice: {', '.join(sorted(names))}")
+        self.settings[plural] = tuple(specs)
+
+    def _read_batched(self) -> Iterator[Wrong]:
+        inputs = self.settings.get("inputs")
+        if inputs and not self.doubts("inputs") and not any(spec.batched for spec in inputs):
             yield Wrong("inputs", "no input is batched: headrace needs one with rows along its first axis")
 
     def _read_device(self) -> Iterator[Wrong]:
@@ -217,14 +244,14 @@ class Manifest:
         yield from ()
 
     def _read_v1(self) -> Iterator[Wrong]:
-        v1 = convert("v1", self._content.get("v1", {}), dict[str, Annotated[str, Meta(min_length=1)]])
+        v1 = convert("v1", self._content.get("v1", {}), _V1)
         for key, name in v1.items():
             if key not in ("input", "output"):
                 yield Wrong(f"v1.{key}", unknown(key, {"input", "output"}))
                 continue
             self.settings[f"v1_{key}"] = name
             declared = [spec.name for spec in self.settings.get(f"{key}s", ())]
-            if declared and name not in declared:
+            if declared and name not in declared and not self.doubts(f"{key}s"):
                 yield Wrong(f"v1.{key}", f"{name!r} is none of the declared {key}s {declared}")
 
     def _read_versions(self) -> Iterator[Wrong]:

@@ -5,14 +5,30 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import msgspec
 from msgspec import Meta
 
+from producer_sdk.setting import shown
 from producer_sdk.tensors import MAX_DIMENSIONS, Datatype
 
 from .runners.engine import TensorSpec
+
+_SHAPE = Annotated[
+    tuple[Annotated[int, Meta(ge=-1, lt=2**32)], ...],
+    Meta(
+        max_length=MAX_DIMENSIONS - 1,
+        description=f"a list of at most {MAX_DIMENSIONS - 1} whole numbers, without the rows; -1 is any length",
+    ),
+]
+_WORDS: dict[Any, str] = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    dict[str, Any]: "`key: value` lines",
+    list[dict[str, Any]]: "a list with `key: value` lines in each item",
+}
 
 
 class Wrong(Exception):
@@ -40,22 +56,43 @@ def read_tensor(path: str, item: Mapping[str, Any]) -> TensorSpec:
     return TensorSpec(
         convert(f"{path}.name", values["name"], Annotated[str, Meta(min_length=1, max_length=256)]),
         _datatype(f"{path}.datatype", values["datatype"]),
-        convert(
-            f"{path}.shape",
-            values["shape"],
-            Annotated[tuple[Annotated[int, Meta(ge=-1, lt=2**32)], ...], Meta(max_length=MAX_DIMENSIONS - 1)],
-        ),
+        convert(f"{path}.shape", values["shape"], _SHAPE),
         _batched(path, values),
     )
 
 
 def convert(key: str, value: object, kind: Any) -> Any:
-    """The value as the type, or Wrong with the key."""
+    """The value as the type, or Wrong with the key; a `Meta(description=...)` says in words what the type takes."""
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as err:
-        text = str(err).replace(" - at `$`", "").replace(" - at `$", " at `").replace("`", "'")
-        raise Wrong(key, f"{text[:1].lower()}{text[1:]}; it is {str(value)[:80]!r}") from err
+        raise Wrong(key, f"give {in_words(kind)}; it is {_as_yaml(value)}") from err
+
+
+def in_words(kind: Any) -> str:
+    """What a type takes, as `a whole number from 1 to 1024`."""
+    meta = Meta()
+    if get_origin(kind) is Annotated:
+        kind, meta = get_args(kind)[:2]
+    if meta.description is not None:
+        return meta.description
+    if get_origin(kind) is Literal:
+        return " or ".join(get_args(kind))
+    return _WORDS.get(kind, "text") + _bounds(meta)
+
+
+def _bounds(meta: Meta) -> str:
+    if meta.min_length is not None:
+        return " that is not empty" + ("" if meta.max_length is None else f", of at most {meta.max_length} characters")
+    if meta.gt is not None:
+        return f" above {meta.gt:.15g}" + ("" if meta.le is None else f" and at most {meta.le:.15g}")
+    return "" if meta.ge is None or meta.le is None else f" from {meta.ge:.15g} to {meta.le:.15g}"
+
+
+def _as_yaml(value: object) -> str:
+    """A value as its writer knows it, short."""
+    words = {True: "true", False: "false", None: "empty"}
+    return words[value] if value is None or isinstance(value, bool) else shown(value)
 
 
 def _batched(path: str, values: Mapping[str, Any]) -> bool:

@@ -53,7 +53,7 @@ class ModelMetrics:
     """What is counted for one model. One event loop writes; the admin thread reads."""
 
     def __init__(
-        self, model: str, *, backlog: Callable[[], int], lag: Callable[[], int], deaths: Callable[[], int]
+        self, model: str, *, backlog: Callable[[], int], lag: Callable[[], int | None], deaths: Callable[[], int]
     ) -> None:
         self.model = model
         self.backlog = backlog
@@ -105,7 +105,8 @@ class WorkerMetrics:
                 requests.add_metric([each.model, lane, outcome], count)
             deaths.add_metric([each.model], each.deaths())
             backlog.add_metric([each.model], each.backlog())
-            lag.add_metric([each.model], each.lag())
+            if (waiting := each.lag()) is not None:
+                lag.add_metric([each.model], waiting)
         yield from (requests, deaths, backlog, lag)
         yield self._histogram("headrace_request_seconds", "From a record's arrival to its acknowledged outcome.",
                               lambda each: each.seconds)  # fmt: skip

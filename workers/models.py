@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from producer_sdk.topics import MODEL_NAME
@@ -14,8 +14,7 @@ from producer_sdk.topics import MODEL_NAME
 from .cpus import cgroup_cpus
 from .manifest import Fault, Manifest
 from .model_yaml import NotReadable, read_yaml
-from .runners.engine import LoadFailed, LoadFault, ModelSpec
-from .runners.load import make_engine
+from .runners.engine import ModelSpec
 
 _FILES = {"model.onnx": "onnxruntime", "model.py": "python"}
 _PICKLED = (".pkl", ".pickle", ".pt", ".pth", ".joblib", ".ckpt", ".bin")
@@ -55,34 +54,64 @@ def find_models(root: Path, names: Sequence[str] = (), *, attempt_timeout_s: flo
     return specs
 
 
-def check_models(root: Path, *, deep: bool = False) -> list[Fault]:
-    """Every fault of the directory, and notes (`fatal` False); `deep` also opens and warms each ONNX file."""
-    specs, faults = _look(root, (), 300.0)
-    if deep:
-        for spec in specs:
-            if spec.engine == "onnxruntime":
-                faults += _try_load(spec)
-    return faults
+class Reading(Struct):
+    """What was read of one model's folder.
+
+    Attributes:
+        folder: the model's own.
+        version: folder of the highest version; None when there is none.
+        engine: what runs it; None when nothing tells.
+        faults: what is wrong, in no order.
+        spec: None when a fault is fatal.
+        names_threads: model.yaml says how many threads.
+    """
+
+    folder: Path
+    version: Path | None
+    engine: str | None
+    faults: list[Fault]
+    spec: ModelSpec | None = None
+    names_threads: bool = False
 
 
 def _look(root: Path, names: Sequence[str], attempt_timeout_s: float) -> tuple[list[ModelSpec], list[Fault]]:
+    readings, faults = read_models(root, names, attempt_timeout_s)
+    faults += [fault for reading in readings for fault in reading.faults]
+    sound = [(reading.spec, reading.names_threads) for reading in readings if reading.spec is not None]
+    return [_with_threads(spec, len(sound), not names_threads) for spec, names_threads in sound], faults
+
+
+def read_models(
+    root: Path, names: Sequence[str] = (), attempt_timeout_s: float = 300.0
+) -> tuple[list[Reading], list[Fault]]:
+    """Each model of the directory in the order of names, and the faults of the directory itself. Raises nothing."""
     try:
-        folders = [entry for entry in sorted(root.iterdir()) if not entry.name.startswith((".", "_"))]
+        entries = [entry for entry in sorted(root.iterdir()) if not entry.name.startswith((".", "_"))]
     except OSError as err:
         return [], [Fault(str(root), "", f"the model directory cannot be read: {err.strerror}")]
-    folders = [folder for folder in folders if folder.is_dir() and (not names or folder.name in names)]
+    folders = [entry for entry in entries if entry.is_dir()]
+    if _is_one_model(folders, {entry.name for entry in entries}):
+        reason = f"is the folder of one model: name the folder above it, {_above(root)}"
+        return [], [Fault(str(root), "", reason)]
+    folders = [folder for folder in folders if not names or folder.name in names]
     found = {folder.name for folder in folders}
     faults = [Fault(str(root / name), "", "there is no such model") for name in names if name not in found]
     if not folders and not names:
         faults.append(Fault(str(root), "", "holds no models: put each in <name>/<version>/model.onnx or model.py"))
-    specs: list[ModelSpec] = []
-    open_threads: set[str] = set()
-    for folder in folders:
-        spec, own_faults, has_threads = _read_model(folder, attempt_timeout_s)
-        faults += own_faults
-        specs += [spec] if spec else []
-        open_threads |= set() if has_threads else {folder.name}
-    return [_with_threads(spec, len(specs), spec.name in open_threads) for spec in specs], faults
+    return [_read_model(folder, attempt_timeout_s) for folder in folders], faults
+
+
+def _is_one_model(folders: list[Path], names: set[str]) -> bool:
+    """Whether a directory's entries are those of a model's own folder, not those of a directory of models."""
+    if any(_is_version(entry.name) for folder in folders if os.access(folder, os.R_OK) for entry in folder.iterdir()):
+        return False
+    return "model.yaml" in names or any(
+        (folder / file).is_file() for folder in folders if _is_version(folder.name) for file in _FILES
+    )
+
+
+def _above(folder: Path) -> Path:
+    return folder / ".." if folder.name in ("", "..") else folder.parent
 
 
 def _with_threads(spec: ModelSpec, models: int, is_open: bool) -> ModelSpec:
@@ -95,28 +124,28 @@ def _with_threads(spec: ModelSpec, models: int, is_open: bool) -> ModelSpec:
     return spec
 
 
-def _read_model(folder: Path, attempt_timeout_s: float) -> tuple[ModelSpec | None, list[Fault], bool]:
-    """The model of a folder, None when it has a fatal fault; and whether it names its threads."""
+def _read_model(folder: Path, attempt_timeout_s: float) -> Reading:
     faults = list(_folder_faults(folder))
-    settings: dict[str, Any] = {}
-    file = folder / "model.yaml"
-    if file.exists():
+    manifest = Manifest(folder.name, str(folder / "model.yaml"), {})
+    readable = True
+    if Path(manifest.file).exists():
         try:
-            manifest = Manifest(folder.name, str(file), read_yaml(file))
-            settings = manifest.settings
+            manifest = Manifest(folder.name, manifest.file, read_yaml(Path(manifest.file)))
             faults += manifest.faults
         except NotReadable as err:
-            faults.append(Fault(str(file), "", str(err)))
+            readable = False
+            faults.append(Fault(manifest.file, "", str(err)))
     version, version_faults = _choose_version(folder)
     faults += version_faults
     if version is not None:
-        faults += _choose_engine(version, settings, file)
-    if version is None or any(fault.fatal for fault in faults):
-        return None, faults, True
-    notes = tuple(str(fault) for fault in faults)
-    settings.setdefault("attempt_timeout_s", attempt_timeout_s)
-    spec = ModelSpec(name=folder.name, version=version.name, folder=version.absolute(), warnings=notes, **settings)
-    return spec, faults, "threads" in settings
+        faults += _choose_engine(version, manifest, readable)
+    settings = manifest.settings
+    reading = Reading(folder, version, settings.get("engine"), faults, names_threads="threads" in settings)
+    if version is not None and not any(fault.fatal for fault in faults):
+        settings.setdefault("attempt_timeout_s", attempt_timeout_s)
+        notes = tuple(str(fault) for fault in faults)
+        reading.spec = ModelSpec(folder.name, version.name, version.absolute(), warnings=notes, **settings)
+    return reading
 
 
 def _folder_faults(folder: Path) -> Iterator[Fault]:
@@ -157,12 +186,17 @@ def _is_version(name: str) -> bool:
     return name.isascii() and name.isdigit() and not name.startswith("0") and len(name) <= 18
 
 
-def _choose_engine(version: Path, settings: dict[str, Any], manifest: Path) -> Iterator[Fault]:
-    """Set the engine from the files that are there, or say why none can run."""
+def _choose_engine(version: Path, manifest: Manifest, readable: bool) -> Iterator[Fault]:
+    """Set the engine from the files that are there, or say why none can run.
+
+    Of a model.yaml that is not `readable`, or whose words on it are at fault already, nothing more is said.
+    """
     there = [name for name in _FILES if (version / name).exists()]
-    wanted = settings.get("engine")
+    wanted = manifest.settings.get("engine")
+    is_told = not readable or manifest.doubts("engine")
     if wanted is None and len(there) == 2:
-        yield Fault(str(version), "engine", "holds model.onnx and model.py: say `engine:` in model.yaml")
+        if not is_told:
+            yield Fault(str(version), "engine", "holds model.onnx and model.py: say `engine:` in model.yaml")
         return
     engine = wanted or (_FILES[there[0]] if there else None)
     file = next((name for name, own in _FILES.items() if own == engine), None)
@@ -170,12 +204,11 @@ def _choose_engine(version: Path, settings: dict[str, Any], manifest: Path) -> I
         missing = f"has no {file}, which engine {engine} runs" if file else "holds no model.onnx and no model.py"
         yield Fault(str(version), "", missing + _what_is_there(version))
         return
-    settings["engine"] = engine
+    manifest.settings["engine"] = engine
     yield from _file_faults(version / file)
-    if engine == "python":
-        for key in ("inputs", "outputs"):
-            if not settings.get(key):
-                yield Fault(str(manifest), key, f"a python model needs its {key} declared")
+    for key in ("inputs", "outputs") if engine == "python" and not is_told else ():
+        if not manifest.settings.get(key) and not manifest.doubts(key):
+            yield Fault(manifest.file, key, f"a python model needs its {key} declared")
 
 
 def _file_faults(file: Path) -> Iterator[Fault]:
@@ -201,15 +234,3 @@ def _what_is_there(version: Path) -> str:
         if suffix == ".onnx":
             return f"; rename {entry.name} to model.onnx"
     return ""
-
-
-def _try_load(spec: ModelSpec) -> list[Fault]:
-    file = str(spec.folder / "model.onnx")
-    try:
-        engine = make_engine(spec.engine)
-        loaded = engine.load(spec)
-        engine.close()
-    except LoadFailed as err:
-        # A package or device that is missing here says nothing of the file.
-        return [Fault(file, "", err.message, fatal=err.kind is not LoadFault.DEPENDENCY)]
-    return [Fault(file, "", warning, fatal=False) for warning in loaded.warnings]

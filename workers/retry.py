@@ -77,5 +77,5 @@ def after_death(deaths: int, limit: int) -> AfterDeath:
 
 
 def restart_delay_s(deaths_in_a_row: int) -> float:
-    """Seconds to wait before a runner is started again: at once, then doubling from 0.2 s up to 30 s."""
+    """Seconds to wait before a runner is started again: at once, then 0.4 s, doubling up to 30 s."""
     return 0.0 if deaths_in_a_row <= 1 else min(30.0, 0.1 * 2.0 ** min(deaths_in_a_row, 10))

@@ -18,6 +18,7 @@ from .runners.engine import Loaded, LoadFailed
 from .runners.runner import Runner, RunnerDied
 from .work import Answer, Batch, Outcome, Work
 
+PATIENCE_S = 10.0  # a restart that takes longer is told to others
 _log = logging.getLogger("headrace.worker")
 
 
@@ -38,7 +39,10 @@ class _Progress(Struct):
 
 
 class Device:
-    """Keeps a runner alive and runs batches on it. One event loop touches it; `run` overlaps on different slots."""
+    """Keeps a runner alive and runs batches on it. One event loop touches it; `run` overlaps on different slots.
+
+    `state` is what others are told: it stays READY through a quick restart, for requests wait meanwhile.
+    """
 
     def __init__(
         self, make_runner: Callable[[], Runner], attempt_limit: int, model: str, changed: Callable[[], None]
@@ -51,15 +55,14 @@ class Device:
         self._deaths_in_a_row = 0
         self.deaths = 0
         self._restarting: asyncio.Task[None] | None = None
+        self._watching: asyncio.Task[None] | None = None
+        self._in_flight = 0
         self._stopped = False
+        self.ready = False  # whether a batch can be run now
         self.slots = self._runner.slots
         self.state = ModelState.LOADING
         self.reason = ""
         self.run_s = 0.0  # smoothed seconds a batch takes, for the batch rule
-
-    @property
-    def ready(self) -> bool:
-        return self.state is ModelState.READY
 
     async def start(self) -> Loaded:
         """Load the model.
@@ -78,13 +81,19 @@ class Device:
 
     async def run(self, slot: int, batch: Batch, scribe: Scribe) -> Ran:
         """Run a batch; never raises for a fault of the model or its process."""
-        runner = self._runner
         if not self.ready:  # it died since the batch was taken
             return Ran([], batch.works)
         try:
-            runner.place(slot, batch)
+            self._runner.place(slot, batch)
         except HeadraceError as err:
             return await self._run_halves(slot, batch, scribe, err)
+        self._in_flight += 1
+        try:
+            return await self._run_placed(self._runner, slot, batch, scribe)
+        finally:
+            self._in_flight -= 1
+
+    async def _run_placed(self, runner: Runner, slot: int, batch: Batch, scribe: Scribe) -> Ran:
         started = time.monotonic()
         progress = _Progress([], Span(0, len(batch.works)))
         left = progress.running
@@ -92,7 +101,8 @@ class Device:
             while len(left):
                 left = await self._run_span(runner, slot, batch, left, scribe, started, progress)
         except RunnerDied as death:
-            self._restart(runner, str(death))
+            # A request that runs alone is known to be what kills the runner: no reason for others to wait longer.
+            self._restart(runner, str(death), known=batch.works[0].deaths > 0)
             return self._after_death(batch, death, scribe, progress)
         self._deaths_in_a_row = 0
         return Ran(progress.outcomes, (), progress.run_s)
@@ -109,9 +119,11 @@ class Device:
 
     async def stop(self, timeout_s: float) -> None:
         self._stopped = True
+        self.ready = False
         self.state, self.reason = ModelState.UNAVAILABLE, "the worker is stopping"
-        if self._restarting is not None:
-            self._restarting.cancel()
+        for task in (self._restarting, self._watching):
+            if task is not None:
+                task.cancel()
         await self._runner.stop(timeout_s)
 
     async def _run_span(
@@ -161,33 +173,54 @@ class Device:
     def _note(self, answer: Answer) -> None:
         self.run_s = answer.run_s if self.run_s == 0.0 else 0.8 * self.run_s + 0.2 * answer.run_s
 
-    def _restart(self, dead: Runner, reason: str) -> None:
+    def _restart(self, dead: Runner, reason: str, *, known: bool = False) -> None:
         """Start another runner, once for each death, however many batches saw it."""
         restarting = self._restarting is not None and not self._restarting.done()
         if dead is not self._runner or restarting or self._stopped:
             return
+        self.ready = False
         self.deaths += 1
-        self._deaths_in_a_row += 1
-        self.state, self.reason = ModelState.LOADING, reason
+        self._deaths_in_a_row += not known
         _log.error("The runner of model %s died: %s", self._model, reason, extra={"action": "runner_died"})
-        self._restarting = asyncio.create_task(self._start_another(dead), name=f"restart {self._model}")
+        self._restarting = asyncio.create_task(self._start_another(dead, reason), name=f"restart {self._model}")
 
-    async def _start_another(self, dead: Runner) -> None:
-        await dead.stop(0.0)
-        while True:
-            await asyncio.sleep(restart_delay_s(self._deaths_in_a_row))
-            try:
-                self._runner = self._make_runner()
-                await self._runner.start()
-            except Exception as err:  # noqa: BLE001 - the top of a task, without which the model would never come back
-                self._deaths_in_a_row += 1
-                self.state, self.reason = ModelState.UNAVAILABLE, str(err)
-                _log.error("Model %s cannot be loaded: %s", self._model, err, extra={"action": "load_failed"})
-                await self._runner.stop(0.0)
-                continue
-            self._now_ready()
-            return
+    async def _start_another(self, dead: Runner, reason: str) -> None:
+        began = time.monotonic()
+        overdue = asyncio.get_running_loop().call_later(PATIENCE_S, self._tell, ModelState.LOADING, reason)
+        try:
+            await dead.stop(0.0)
+            while not await self._started_another():
+                pass  # it has waited before
+        finally:
+            overdue.cancel()
+        _log.info("Model %s is back after %.1f s", self._model, time.monotonic() - began,
+                  extra={"action": "runner_back"})  # fmt: skip
+        self._now_ready()
+
+    async def _started_another(self) -> bool:
+        await asyncio.sleep(restart_delay_s(self._deaths_in_a_row))
+        try:
+            self._runner = self._make_runner()
+            await self._runner.start()
+        except Exception as err:  # noqa: BLE001 - the top of a task, without which the model would never come back
+            self._deaths_in_a_row += 1
+            self._tell(ModelState.UNAVAILABLE, str(err))
+            _log.error("Model %s cannot be loaded: %s", self._model, err, extra={"action": "load_failed"})
+            await self._runner.stop(0.0)
+            return False
+        return True
+
+    async def _watch(self, runner: Runner) -> None:
+        """Notice a runner that dies while it has nothing to do, before a request has to wait for its successor."""
+        reason = await runner.died()
+        if not self._in_flight:  # else the run tells, and knows whose fault it is
+            self._restart(runner, reason)
 
     def _now_ready(self) -> None:
-        self.state, self.reason = ModelState.READY, ""
+        self.ready = True
+        self._watching = asyncio.create_task(self._watch(self._runner), name=f"watch {self._model}")
+        self._tell(ModelState.READY, "")
+
+    def _tell(self, state: ModelState, reason: str) -> None:
+        self.state, self.reason = state, reason
         self._changed()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import Any
@@ -30,6 +31,7 @@ from .runners.runner import RunnerDied
 from .settings import WorkerSettings
 
 LEAVE_TIMEOUT_S = 5.0
+REACH_PAUSE_S = 0.5
 LEAVE_AT_ONCE_S = 0.5
 Watched = asyncio.Task[Any]
 _log = logging.getLogger("headrace.worker")
@@ -44,6 +46,7 @@ class Worker:
         self._topics = Topics(settings.prefix)
         self.loops: list[ModelLoop] = []
         self._metrics = WorkerMetrics()
+        self._changed = asyncio.Event()
         self._tried = 0  # models that are loaded, or have failed to
         self.health = Health(self._model_health, settings.max_poll_interval_s)
         self.stop = StopRequest()
@@ -65,14 +68,19 @@ class Worker:
             if producer is None:
                 return Exit.CLEAN
             announcer = Announcer(
-                producer, self._topics.control, self._announcements, self._settings.announce_interval_s
+                producer,
+                self._topics.control,
+                self._announcements,
+                self._settings.announce_interval_s,
+                self._changed,
             )
+            self.health.kafka_seen_at = lambda: announcer.acknowledged_at
             sides = [
                 asyncio.create_task(announcer.run(), name="announce"),
                 asyncio.create_task(self.health.tick(), name="tick"),
             ]
             try:
-                return await self._serve_until_told(announcer, sides)
+                return await self._serve_until_told(sides)
             finally:
                 for side in sides:
                     side.cancel()
@@ -80,27 +88,49 @@ class Worker:
 
     async def _connect(self, specs: Sequence[ModelSpec], stack: AsyncExitStack) -> Producer:
         """Reach the broker, see to the topics, and make a loop for each model."""
-        admin, producer = self._broker.admin(), self._broker.producer()
+        admin, producer = await self._reach_kafka()
         stack.push_async_callback(admin.stop)
-        await admin.start()
         stack.push_async_callback(producer.stop, LEAVE_TIMEOUT_S)
-        await producer.start()
         await self._see_to_topics(admin, specs)
-        self.loops = [ModelLoop(spec, self._settings, self._broker, producer, admin) for spec in specs]
+        self.loops = [ModelLoop(spec, self._settings, self._broker, producer, admin, self._changed) for spec in specs]
         self._metrics.models = [loop.metrics for loop in self.loops]
         return producer
 
-    async def _serve_until_told(self, announcer: Announcer, sides: Sequence[asyncio.Task[None]]) -> Exit:
-        models = [
-            asyncio.create_task(self._serve_model(loop, announcer), name=f"model {loop.spec.name}")
-            for loop in self.loops
-        ]
+    async def _reach_kafka(self) -> tuple[Admin, Producer]:
+        """Clients that have reached Kafka, which may start later than the worker.
+
+        Raises:
+            BrokerError: it is not there within `start_timeout_s`.
+        """
+        self.health.waits_for = f"Kafka at {self._settings.bootstrap_servers}"
+        ends = time.monotonic() + self._settings.start_timeout_s
+        said = False
+        while True:
+            admin, producer = self._broker.admin(), self._broker.producer()
+            try:
+                await admin.start()
+                await producer.start()
+            except BrokerError as err:
+                await admin.stop()
+                if time.monotonic() >= ends:
+                    raise
+                if not said:
+                    _log.warning("Waiting for Kafka: %s", err, extra={"action": "wait_for_kafka"})
+                said = True
+                await asyncio.sleep(REACH_PAUSE_S)
+            else:
+                self.health.waits_for = "its models"
+                return admin, producer
+
+    async def _serve_until_told(self, sides: Sequence[asyncio.Task[None]]) -> Exit:
+        models = [asyncio.create_task(self._serve_model(loop), name=f"model {loop.spec.name}") for loop in self.loops]
         watched: list[Watched] = [*models, *sides]
         try:
             if dead := await _first_of(watched, self.stop.drain):  # 3, 4
                 return self._report_death(dead)
             self.health.stopping = True
             lag_s = self._settings.endpoint_lag_s if any(loop.serving for loop in self.loops) else 0.0
+            _log.info("Stopping: serving on for %g s, until others have heard of it", lag_s, extra={"action": "stop"})
             if dead := await _first_of(watched, self.stop.now, lag_s):
                 return self._report_death(dead)
             await _cancelled(models)
@@ -172,7 +202,7 @@ class Worker:
             names = ", ".join(sorted(missing))
             raise BrokerError(f"topics {names} do not exist: create them, or let the worker do it by create_topics")
 
-    async def _serve_model(self, loop: ModelLoop, announcer: Announcer) -> BaseException:
+    async def _serve_model(self, loop: ModelLoop) -> BaseException:
         """Load one model and let it serve until it dies; one that cannot be loaded leaves the others serving."""
         try:
             await loop.start()
@@ -182,7 +212,7 @@ class Worker:
             self._welcome(loop)
         self._tried += 1
         self.health.started = self._tried == len(self.loops)
-        announcer.changed()
+        self._changed.set()
         if not loop.serving:
             await asyncio.Event().wait()
         return await loop.failed()
@@ -202,8 +232,7 @@ class Worker:
                 settings.worker_id,
                 loop.spec,
                 loop.loaded,
-                loop.device.state,
-                loop.device.reason,
+                *loop.standing(),
                 heartbeat_s=settings.announce_interval_s,
                 max_record_bytes=settings.max_record_bytes,
                 now_ms=now_ms,

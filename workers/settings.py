@@ -48,7 +48,7 @@ class WorkerSettings(KafkaSettings, frozen=True, kw_only=True):
     ] = 9400
     session_timeout_s: Annotated[
         float, Meta(description="A worker silent for so long loses its partitions.", gt=0, le=1800)
-    ] = 30.0
+    ] = 10.0
     heartbeat_interval_s: Annotated[
         float | None,
         Meta(
@@ -74,6 +74,7 @@ class WorkerSettings(KafkaSettings, frozen=True, kw_only=True):
     endpoint_lag_s: Annotated[
         float, Meta(description="At TERM, how long to serve on after saying not ready.", ge=0)
     ] = 5.0
+    start_timeout_s: Annotated[float, Meta(description="Longest wait for Kafka at the start.", ge=0)] = 60.0
     attempt_timeout_s: Annotated[
         float, Meta(description="Most time for one batch on the device, where model.yaml says nothing.", gt=0)
     ] = 300.0

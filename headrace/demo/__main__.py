@@ -2,6 +2,8 @@
 
 import argparse
 import asyncio
+import logging
+import os
 import signal
 import sys
 from pathlib import Path
@@ -22,14 +24,25 @@ def main() -> int:
         default=Path(__file__).resolve().parents[2],
         help="the checkout of headrace whose files are asked about (default: the one this demo lies in)",
     )
-    checkout, console = parser.parse_args().checkout, Console()
+    parser.add_argument("--debug", action="store_true", help="show what the libraries log, and tracebacks")
+    arguments, console = parser.parse_args(), Console()
+    set_up_logging(arguments.debug)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
     try:
-        return 0 if Demo(checkout, console).run() else 1
+        return 0 if Demo(arguments.checkout, console).run() else 1
     except (KeyboardInterrupt, asyncio.CancelledError):
         console.print("The demo was stopped before its end; all that it started has ended.")
         return STOPPED
+
+
+def set_up_logging(debug: bool) -> None:
+    """What Kafka's client has to say is for those who debug it; here and in the stack, which inherits the wish."""
+    if debug:
+        logging.basicConfig(level=logging.INFO)
+        os.environ["HEADRACE_DEBUG"] = "1"
+    else:
+        logging.getLogger().addHandler(logging.NullHandler())
 
 
 if __name__ == "__main__":

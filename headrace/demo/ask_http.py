@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.demo.question import Answer, AnswerReader, Question, Way
+from headrace.demo.question import Answer, AnswerReader, Question, Way, told_by_worker
 
 TIMEOUT_S = 60.0
 DATATYPES = {"float32": "FP32", "int32": "INT32"}
@@ -77,8 +77,7 @@ def read_response(question: Question, way: Way, outcome: HttpOutcome, reader: An
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         reason = f"HTTP {outcome.status} with a body that is no Open Inference Protocol answer: {error!r}."
         return Answer(question, way, outcome.latency_s, fault=reason)
-    rows = (content.get("parameters") or {}).get("batch_rows")
-    return Answer(question, way, outcome.latency_s, label, score, rows if isinstance(rows, int) else None)
+    return Answer(question, way, outcome.latency_s, label, score, *told_by_worker(content.get("parameters") or {}))
 
 
 def _array(output: dict[str, Any]) -> NDArray[Any]:

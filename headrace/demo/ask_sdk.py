@@ -6,7 +6,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from headrace.demo.question import Answer, AnswerReader, Question, Way
+from headrace.demo.question import Answer, AnswerReader, Question, Way, told_by_worker
 from producer_sdk import Client, HeadraceError, Reply
 
 NO_OUTCOME = "the SDK gave no outcome for it, not even an error."
@@ -61,8 +61,7 @@ def read_outcome(question: Question, outcome: Reply | HeadraceError, latency_s: 
         label, score = reader.read(outcome.outputs)
     except ValueError as error:
         return Answer(question, Way.SDK, latency_s, fault=str(error))
-    rows = outcome.parameters.get("batch_rows")
-    return Answer(question, Way.SDK, latency_s, label, score, rows if isinstance(rows, int) else None)
+    return Answer(question, Way.SDK, latency_s, label, score, *told_by_worker(outcome.parameters))
 
 
 def _sentence(error: HeadraceError | OSError) -> str:

@@ -46,9 +46,18 @@ class AnswerReader:
         return self.labels[best], float(scores[0][best])
 
 
+def told_by_worker(parameters: Mapping[str, Any]) -> tuple[int | None, float | None]:
+    """`batch_rows` and `run_ms` of a reply's parameters, None where they are not what they should be."""
+    rows, run_ms = parameters.get("batch_rows"), parameters.get("run_ms")
+    return rows if isinstance(rows, int) else None, float(run_ms) if isinstance(run_ms, int | float) else None
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One outcome. `fault` is a sentence that says why there is no label; it is empty when there is one."""
+    """One outcome. `fault` is a sentence that says why there is no label; it is empty when there is one.
+
+    `latency_s` is what the caller waited, `run_ms` the part of it that the model took for the whole batch.
+    """
 
     question: Question
     way: Way
@@ -56,6 +65,7 @@ class Answer:
     label: str = ""
     score: float = 0.0
     batch_rows: int | None = None
+    run_ms: float | None = None
     fault: str = ""
 
     @property

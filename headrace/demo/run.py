@@ -2,7 +2,6 @@
 
 import asyncio
 import signal
-import tempfile
 import time
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from headrace.demo.question import Answer, AnswerReader, Question
 from headrace.demo.report import print_answers, summary
 from headrace.demo.stack import Stack, StackError, dev_command, running_stack
 from headrace.kafka_jars import cache_dir
+from headrace.temporary_folder import TemporaryFolder
 
 WINDOW = 64
 HTTP_QUESTIONS_PER_MODEL = 4
@@ -43,9 +43,10 @@ class Demo:
             if not self._files:
                 self._say(f"{self._checkout} holds no file to ask about; name a checkout of headrace by --checkout.")
                 return False
-            with tempfile.TemporaryDirectory(prefix="headrace-demo-") as models:
-                self._readers = write_models(Path(models), cache_dir() / "demo", self._say)  # 2
-                return asyncio.run(self._with_stack(dev_command(Path(models))))
+            with TemporaryFolder.make("headrace-demo-") as folder:
+                models = folder / "models"
+                self._readers = write_models(models, cache_dir() / "demo", self._say)  # 2
+                return asyncio.run(self._with_stack(dev_command(models)))
         except (ModelFileError, StackError, OSError) as error:
             self._say(f"The demo failed: {error}")
             return False
@@ -55,15 +56,13 @@ class Demo:
         assert this_task is not None
         for number in (signal.SIGTERM, signal.SIGHUP):
             asyncio.get_running_loop().add_signal_handler(number, this_task.cancel)
-        self._say("Starting the development stack: Apache Kafka, a worker and a gateway ...")
-        async with running_stack(command) as stack:  # 3
+        async with running_stack(command) as stack:  # 3; it says itself what it starts and stops
             self._say(f"Kafka is at {stack.bootstrap_servers}, the gateway at {stack.gateway}.")
             started_s = time.monotonic()
             answers = await stack.during(self._ask(stack))  # 4
             duration_s = time.monotonic() - started_s
             print_answers(self._console, answers)  # 5
-            self._say(summary(answers, duration_s))
-            self._say("Stopping the development stack ...")
+            self._say(summary(answers, duration_s, WINDOW))
         return all(answer.right for answer in answers)
 
     async def _ask(self, stack: Stack) -> list[Answer]:

@@ -1,18 +1,12 @@
 """The gateway as a process on Apache Kafka: it tells when it is ready, answers, and ends in order."""
 
 import asyncio
-import os
-import signal
-import sys
 import time
-from asyncio.subprocess import Process
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import httpx
 import pytest
+from gateway_process import started
 
-from headrace.free_ports import free_port
 from headrace.local_kafka import LocalKafka
 from producer_sdk.announcements import Announcement, ModelState, encode_announcement
 from producer_sdk.broker import Outgoing
@@ -27,44 +21,6 @@ BODY = {"id": "req-1", "inputs": [{"name": "x", "shape": [1, 2], "datatype": "FP
 INFER = "/v2/models/mlp/infer"
 
 pytestmark = pytest.mark.timeout(60)
-
-
-class Started:
-    def __init__(self, process: Process, port: int, admin_port: int) -> None:
-        self.process = process
-        self.url = f"http://127.0.0.1:{port}"
-        self.admin_url = f"http://127.0.0.1:{admin_port}"
-
-    async def stop(self) -> int:
-        self.process.send_signal(signal.SIGTERM)
-        return await asyncio.wait_for(self.process.wait(), 20)
-
-    async def until(self, path: str, status: int, url: str | None = None) -> httpx.Response:
-        async with httpx.AsyncClient(base_url=url or self.admin_url) as http:
-            for _ in range(400):
-                try:
-                    response = await http.get(path)
-                    if response.status_code == status:
-                        return response
-                except httpx.TransportError:
-                    pass  # it does not listen yet
-                await asyncio.sleep(0.05)
-        raise AssertionError(f"{path} did not become {status}")
-
-
-@asynccontextmanager
-async def started(bootstrap_servers: str, prefix: str, **settings: str) -> AsyncIterator[Started]:
-    port, admin_port = free_port(), free_port()
-    given = {"bootstrap_servers": bootstrap_servers, "prefix": prefix, "port": port, "admin_port": admin_port}
-    given |= {"host": "127.0.0.1", "endpoint_lag_s": 0, **settings}
-    environment = {**os.environ, **{f"HEADRACE_{name.upper()}": str(value) for name, value in given.items()}}
-    process = await asyncio.create_subprocess_exec(sys.executable, "-m", "gateway", env=environment)
-    try:
-        yield Started(process, port, admin_port)
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
 
 
 def double(inputs: dict[str, Array]) -> dict[str, Array]:
@@ -130,10 +86,3 @@ async def test_it_serves_on_until_load_balancers_have_heard(kafka: LocalKafka, p
         assert (await gateway.until("/readyz", 503)).json()["reason"] == "the gateway is stopping"
         assert (await gateway.until("/v2", 200, gateway.url)).json()["name"] == "headrace"
         assert await ended == 0
-
-
-async def test_no_kafka_is_said_and_ends_the_start(prefix: str) -> None:
-    async with started(f"127.0.0.1:{free_port()}", prefix, start_timeout_s="3") as gateway:
-        waiting = await gateway.until("/readyz", 503)
-        assert "waiting for Kafka" in waiting.json()["reason"]
-        assert await asyncio.wait_for(gateway.process.wait(), 20) == 1

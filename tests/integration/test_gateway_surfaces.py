@@ -129,7 +129,9 @@ async def test_options_reach_the_worker_and_not_the_model(rig: Rig, mlp: FakeWor
         ({"inputs": []}, "input 'x' is missing"),
         ({**BODY, "inputs": [{"name": "x", "shape": [5, 2], "datatype": "FP32", "data": [0] * 10}]}, "5 rows"),
         ({**BODY, "inputs": [{"name": "x", "shape": [1, 2], "datatype": "FP64", "data": [1, 2]}]}, "takes FP32"),
-        ([], "not valid"),
+        ([], "the request is a list, but must be an object"),
+        ({**BODY, "inputs": 5}, "inputs is a whole number, but must be a list"),
+        ({**BODY, "inputs": [{"name": "x", "shape": [1, 2], "datatype": "float32", "data": [1, 2]}]}, "INT64, FP16, FP32"),
         ({**BODY, "id": "a b"}, "id"),
     ],
 )

@@ -34,9 +34,11 @@ async def ended(worker: WorkerProcess, within_s: float) -> int:
 
 
 async def test_without_a_broker_it_says_so_in_a_sentence_and_exits_1(prefix: str, tmp_path: Path) -> None:
-    worker = WorkerProcess("127.0.0.1:1", python_model(tmp_path / "models", "m"), prefix, tmp_path / "log")
+    models, told = python_model(tmp_path / "models", "m"), {"HEADRACE_START_TIMEOUT_S": "1"}
+    worker = WorkerProcess("127.0.0.1:1", models, prefix, tmp_path / "log", **told)
     worker.start()
     assert await ended(worker, 10.0) == 1
+    assert worker.log.count("Waiting for Kafka") == 1
     assert "no connection to Kafka at 127.0.0.1:1" in worker.log
     assert "Traceback" not in worker.log
 

@@ -118,7 +118,7 @@ async def test_a_signal_while_a_model_loads_ends_worker_and_runner_at_once(
 ) -> None:
     async with serving(broker, python_model(tmp_path, "m", SLOW_LOAD), prefix) as (worker, code):
         await until(lambda: bool(runners()))
-        assert worker.health.ready() == "the worker is starting"
+        assert worker.health.ready() == "the worker is starting: it waits for its models"
         began = time.monotonic()
         worker.stop.signalled()
         assert await code is Exit.CLEAN
@@ -140,7 +140,7 @@ async def test_all_pages_of_the_admin_port_answer_while_a_model_loads(
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http:
             pages = [await http.get(page) for page in ("/livez", "/readyz", "/metrics")]
         assert [page.status_code for page in pages] == [200, 503, 200]
-        assert 'headrace_lag_records{model="m"} 0.0' in pages[2].text
+        assert 'headrace_backlog_requests{model="m"} 0.0' in pages[2].text
 
 
 async def test_a_model_that_cannot_be_loaded_leaves_the_others_serving(

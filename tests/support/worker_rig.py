@@ -32,6 +32,7 @@ def worker_settings(models: Path, prefix: str, **settings: object) -> WorkerSett
         "commit_interval_s": 0.05,
         "announce_interval_s": 0.5,
         "endpoint_lag_s": 0.0,
+        "start_timeout_s": 0.0,
         "drain_timeout_s": 10.0,
     }
     return WorkerSettings(**(ours | settings))  # type: ignore[arg-type]
@@ -110,6 +111,7 @@ class WorkerProcess(HeadraceProcess):
             "HEADRACE_PARTITIONS": "2",
             "HEADRACE_ADMIN_HOST": "127.0.0.1",
             "HEADRACE_COMMIT_INTERVAL_S": "0.05",
+            "HEADRACE_ENDPOINT_LAG_S": "0",
         }
         super().__init__(arguments, log, ours | environment)
 

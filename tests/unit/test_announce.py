@@ -51,6 +51,7 @@ class Rig:
         self.broker = MemoryBroker(send_timeout_s=60.0)
         self.current = [say()]
         self.asked = 0
+        self.changed = asyncio.Event()
 
     def says(self, now_ms: int) -> list[Announcement]:
         self.asked += 1
@@ -76,7 +77,7 @@ async def announcing(heartbeat_s: float = 60.0) -> AsyncIterator[tuple[Rig, Anno
     await producer.start()
     rig.reader = rig.broker.reader(frozenset([TopicPartition("p.control", 0)]), from_end=False)
     await rig.reader.start()
-    announcer = Announcer(producer, "p.control", rig.says, heartbeat_s)
+    announcer = Announcer(producer, "p.control", rig.says, heartbeat_s, rig.changed)
     running = asyncio.create_task(announcer.run())
     yield rig, announcer
     assert not running.done()
@@ -85,10 +86,10 @@ async def announcing(heartbeat_s: float = 60.0) -> AsyncIterator[tuple[Rig, Anno
 
 
 async def test_it_announces_at_the_start_and_at_once_after_a_change() -> None:
-    async with announcing() as (rig, announcer):
+    async with announcing() as (rig, _):
         assert await rig.read(1) == [ModelState.LOADING]
         rig.current = [say(state=ModelState.READY)]
-        announcer.changed()
+        rig.changed.set()
         assert await rig.read(1) == [ModelState.READY]
 
 

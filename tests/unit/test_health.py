@@ -30,7 +30,7 @@ def test_a_worker_is_ready_when_each_model_is_loaded_and_has_its_place_in_the_gr
 @pytest.mark.parametrize(
     ("models", "sentence"),
     [
-        ([], "the worker is starting"),
+        ([], "the worker is starting: it waits for its models"),
         ([READY, model(ready=False)], "model m is not ready: it is loading"),
         ([model(ready=False, reason="killed by signal 9")], "model m is not ready: killed by signal 9"),
         ([model(assigned=False)], "model m waits for partitions"),
@@ -43,8 +43,34 @@ def test_what_is_missing_is_said(models: list[ModelHealth], sentence: str) -> No
 def test_a_worker_that_starts_or_stops_is_not_ready_but_lives() -> None:
     starting, stopping = health_of(READY, started=False), health_of(READY)
     stopping.stopping = True
-    assert (starting.ready(), stopping.ready()) == ("the worker is starting", "the worker is stopping")
+    assert (starting.ready(), stopping.ready()) == (
+        "the worker is starting: it waits for its models",
+        "the worker is stopping",
+    )
     assert (starting.live(), stopping.live()) == (None, None)
+
+
+def test_a_worker_that_kafka_does_not_answer_is_not_ready_and_lives() -> None:
+    health = health_of(READY)
+    health.kafka_seen_at = lambda: time.monotonic() - 12
+    assert (health.ready(), health.live()) == ("Kafka has not acknowledged anything for 12 s", None)
+
+
+async def test_becoming_unready_is_logged_once_with_the_reason(caplog: pytest.LogCaptureFixture) -> None:
+    seen = [time.monotonic()]
+    health = health_of(READY)
+    health.kafka_seen_at = lambda: seen[0]
+    with caplog.at_level("INFO", "headrace.worker"), pytest.MonkeyPatch.context() as patch:
+        patch.setattr("workers.health.TICK_S", 0.001)
+        ticking = asyncio.create_task(health.tick())
+        await asyncio.sleep(0.02)
+        seen[0] -= 20
+        await asyncio.sleep(0.02)
+        ticking.cancel()
+    assert [record.message for record in caplog.records] == [
+        "Ready",
+        "Not ready: Kafka has not acknowledged anything for 20 s",
+    ]
 
 
 def test_a_model_that_is_loading_or_failed_to_load_is_no_reason_to_restart() -> None:

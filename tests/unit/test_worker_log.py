@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from producer_sdk.errors import Code
-from workers.log import JsonLines, bug, set_up_logging
+from workers.log import SPARSE_S, JsonLines, Sparse, bug, set_up_logging
 
 
 @pytest.fixture
@@ -73,3 +73,19 @@ def test_a_fault_of_our_own_is_logged_with_its_traceback_and_told_to_the_caller(
     assert len(error.message) == 1000
     assert caplog.records[0].exc_info is not None
     assert caplog.messages == ["The worker failed at a batch of model m"]
+
+
+def of_kafka(message: str, created: float, name: str = "aiokafka") -> logging.LogRecord:
+    return logging.makeLogRecord({"name": name, "msg": message, "created": created})
+
+
+def test_a_client_that_repeats_itself_is_heard_once_in_half_a_minute() -> None:
+    sparse = Sparse()
+    heard = [sparse.filter(of_kafka("Unable connect to node", at)) for at in (0.0, 1.0, SPARSE_S - 1, SPARSE_S)]
+    assert heard == [True, False, False, True]
+    assert sparse.filter(of_kafka("another fault", 1.0))
+    assert all(sparse.filter(of_kafka("ours", 1.0, "headrace.worker")) for _ in range(3))
+
+
+def test_that_a_new_group_has_no_coordinator_yet_is_no_news() -> None:
+    assert not Sparse().filter(of_kafka("failed: [Error 15] GroupCoordinatorNotAvailableError", 0.0))

@@ -114,6 +114,11 @@ class RunnerProcess:
         assert isinstance(done, Done), "runs are answered by Done"
         return read_answer(done, self._signature.outputs, self._outputs[slot].view)
 
+    async def died(self) -> str:
+        """See Runner."""
+        await self._ended.wait()
+        return self._death
+
     async def stop(self, timeout_s: float = 5.0) -> None:
         """See Runner."""
         if self.state is State.NEW:

@@ -34,6 +34,7 @@ class InlineRunner:
         self._sequence = 0
         self._begun = 0
         self._death = ""
+        self._dead = asyncio.Event()
         self._runs: queue.SimpleQueue[Run | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
 
@@ -65,6 +66,11 @@ class InlineRunner:
         done = await self._pending.add(self._sequence, slot, self._spec.attempt_timeout_s)
         return read_answer(done, self._signature.outputs, self._outputs[slot].view)
 
+    async def died(self) -> str:
+        """See Runner."""
+        await self._dead.wait()
+        return self._death
+
     async def stop(self, timeout_s: float = 5.0) -> None:
         """See Runner. A model that does not come back within `timeout_s` is left to its thread."""
         self._die("stopped by the worker", blame=False)
@@ -77,6 +83,7 @@ class InlineRunner:
 
     def _die(self, reason: str, *, blame: bool) -> None:
         self._death = self._death or reason
+        self._dead.set()
         if self._thread is not None:
             self._pending.fail(self._death, lambda waiting: blame and waiting.sequence == self._begun)
 

@@ -56,6 +56,10 @@ class Runner(Protocol):
         """
         ...
 
+    async def died(self) -> str:
+        """Wait until it has died or was stopped; how, as a sentence."""
+        ...
+
     async def stop(self, timeout_s: float = 5.0) -> None:
         """End it: ask, wait, kill. Safe to call at any time, also after death."""
         ...

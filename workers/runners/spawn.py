@@ -126,7 +126,7 @@ def describe_exit(code: int, last_line: str = "") -> str:
         return f"left, for its device was lost to it: {last_line[:300]}"
     if code < 0:
         return f"killed by signal {-code} ({_signal_name(-code)})"
-    return f"exited with code {code}" + (f", its last words: {last_line[:300]}" if code and last_line else "")
+    return f"exited with code {code}"
 
 
 def _signal_name(number: int) -> str:
