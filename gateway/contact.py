@@ -9,7 +9,7 @@ import time
 from producer_sdk.broker import Admin, BrokerError
 
 ASK_EVERY_S = 2.0
-TELL_EVERY_S = 0.5
+JUDGE_EVERY_S = 0.5
 LOST_AFTER_S = 5.0
 
 log = logging.getLogger("headrace.gateway")
@@ -23,22 +23,20 @@ class Contact:
         self._name = name
         self._answered_at = time.monotonic()
         self._unanswered_since: float | None = None
-        self._told = False
+        self._is_lost = False
 
     @property
     def lost(self) -> str | None:
         """That Kafka does not answer and since when; None while it does."""
-        since = self._unanswered_since
-        now = time.monotonic()
-        if since is None or now - since < LOST_AFTER_S:
+        if not self._is_lost:
             return None
-        return f"{self._name} has not answered for {now - self._answered_at:.0f} s"
+        return f"{self._name} has not answered for {time.monotonic() - self._answered_at:.0f} s"
 
     async def watch(self) -> None:
         """Ask for as long as it runs; say once that Kafka is lost, and once that it is back."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._ask(), name="headrace-kafka-ask")
-            group.create_task(self._tell(), name="headrace-kafka-tell")
+            group.create_task(self._judge(), name="headrace-kafka-judge")
 
     async def _ask(self) -> None:
         while True:
@@ -55,15 +53,15 @@ class Contact:
 
     def _note_answer(self) -> None:
         now = time.monotonic()
-        if self._told:
+        if self._is_lost:
             silent_s = now - self._answered_at
             log.info("%s answers again, after %.0f s.", self._name, silent_s, extra={"action": "kafka_back"})
-        self._told, self._answered_at, self._unanswered_since = False, now, None
+        self._is_lost, self._answered_at, self._unanswered_since = False, now, None
 
-    async def _tell(self) -> None:
+    async def _judge(self) -> None:
         while True:
-            reason = self.lost
-            if reason is not None and not self._told:
-                self._told = True
-                log.warning("%s: not ready until it does.", reason, extra={"action": "kafka_lost"})
-            await asyncio.sleep(TELL_EVERY_S)
+            since = self._unanswered_since
+            if not self._is_lost and since is not None and time.monotonic() - since >= LOST_AFTER_S:
+                self._is_lost = True
+                log.warning("%s: not ready until it does.", self.lost, extra={"action": "kafka_lost"})
+            await asyncio.sleep(JUDGE_EVERY_S)

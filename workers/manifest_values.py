@@ -113,7 +113,7 @@ def _datatype(path: str, value: object) -> Datatype:
     plain = "BYTES" if plain == "STRING" else plain
     if plain in Datatype.__members__:
         return Datatype(plain)
-    near = difflib.get_close_matches(plain.upper(), list(Datatype), 1)
+    near = difflib.get_close_matches(plain.upper().replace("FLOAT", "FP"), list(Datatype), 1)
     raise Wrong(path, f"{word!r} is no datatype: use one of {', '.join(Datatype)}" + _did_you_mean(near))
 
 

@@ -83,6 +83,36 @@ def test_publish_gives_the_id(servers: str) -> None:
     assert published == {"id": "p-1", "model": "sum", "lane": "bulk"}
 
 
+def test_a_reply_topic_is_made_used_and_read(servers: str) -> None:
+    topic = "headrace.mine.results"
+    asked = ("publish", "sum", "--input", "x=[1, 2]", "--id", "p-2", "--reply-to", topic, servers)
+    refused = headrace(*asked)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert f"headrace topics create --reply-topic {topic}" in refused.stderr
+    assert result("topics", "create", "--reply-topic", topic, servers) == {"created": [topic]}
+    assert headrace(*asked).stdout == "p-2\n"
+    assert first_reply("--topic", topic, servers)["outputs"][0]["data"] == [3.0]
+
+
+def first_reply(*flags: str) -> Any:
+    """The first reply that `headrace replies --follow` prints, as JSON."""
+    command = [sys.executable, "-m", "headrace", "replies", "--follow", "--json", *flags]
+    with subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, text=True) as following:
+        assert following.stdout is not None
+        line = following.stdout.readline()
+        following.terminate()
+    return json.loads(line)
+
+
+def test_replies_shows_the_last_ones_of_a_model(servers: str) -> None:
+    for number in range(3):
+        headrace("publish", "shout", "--input", "prompt=hello", "--id", f"r-{number}", servers)
+    assert first_reply("shout", "--limit", "100", servers)["id"].startswith("r-")
+    done = headrace("replies", "shout", "--limit", "2", servers)
+    assert done.returncode == 0
+    assert done.stdout.count("  output BYTES 1x1: HELLO") in (1, 2)
+
+
 def test_models_list_shows_state_and_signature(servers: str) -> None:
     models = {each["model"]: each for each in result("models", "list", servers)}
     assert [models[name]["state"] for name in ("shout", "sum")] == ["READY", "READY"]
@@ -103,7 +133,7 @@ def test_models_check_names_file_key_and_reason(tmp_path: Path) -> None:
     (tmp_path / "m" / "1" / "model.py").write_text("class Model: ...\n")
     (tmp_path / "m" / "model.yaml").write_text("engine: abacus\n")
     done = headrace("models", "check", str(tmp_path), "--json")
-    fault = json.loads(done.stdout)[0]
+    (fault, _) = json.loads(done.stdout)["faults"]
     assert (done.returncode, fault["key"]) == (1, "engine")
     assert fault["file"].endswith("m/model.yaml")
     assert "abacus" in fault["reason"]
@@ -111,7 +141,12 @@ def test_models_check_names_file_key_and_reason(tmp_path: Path) -> None:
 
 def test_models_check_of_sound_models_exits_0() -> None:
     done = headrace("models", "check", "headrace/example_models")
-    assert (done.returncode, done.stdout) == (0, "No fault found.\n")
+    assert done.returncode == 0
+    assert [line.split()[:3] for line in done.stdout.splitlines()[1:3]] == [
+        ["shout", "1", "python"],
+        ["sum", "1", "python"],
+    ]
+    assert done.stdout.endswith("\n\nNo fault found.\n")
 
 
 @pytest.mark.parametrize("verb", ["worker", "gateway"])

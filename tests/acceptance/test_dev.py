@@ -15,6 +15,15 @@ from headrace.free_ports import is_free
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
 
+WITHOUT_WEIGHTS = """
+class Model:
+    def load(self, context):
+        raise RuntimeError("no weights here")
+
+    def predict(self, inputs):
+        return {"total": inputs["x"]}
+"""
+
 
 def answer(line: str, cwd: Path) -> str:
     done = subprocess.run(
@@ -41,7 +50,7 @@ def models(tmp_path: Path) -> Path:
     """One good model, one that cannot be loaded, one whose settings are wrong."""
     shutil.copytree(EXAMPLE_MODELS / "shout", tmp_path / "models" / "shout")
     shutil.copytree(EXAMPLE_MODELS / "sum", tmp_path / "models" / "broken")
-    (tmp_path / "models" / "broken" / "1" / "model.py").write_text("raise RuntimeError('no weights here')\n")
+    (tmp_path / "models" / "broken" / "1" / "model.py").write_text(WITHOUT_WEIGHTS)
     shutil.copytree(EXAMPLE_MODELS / "sum", tmp_path / "models" / "wrong")
     (tmp_path / "models" / "wrong" / "model.yaml").write_text("engine: abacus\n")
     return tmp_path / "models"

@@ -40,7 +40,8 @@ async def give_up_starting(directory: ModelDirectory) -> None:
                 await directory.start()
         except TimeoutError:
             continue
-        return await directory.close()
+        break
+    await directory.close()
 
 
 @pytest.mark.parametrize("ending", [close, give_up_closing, end_with_the_loop, give_up_starting])

@@ -22,7 +22,14 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timeout(90)]
 
 @pytest.fixture(scope="module")
 def own_kafka() -> Iterator[LocalKafka]:
-    """A broker that may be frozen, killed and started late."""
+    """A broker that may be frozen and killed."""
+    with LocalKafka() as kafka:
+        yield kafka
+
+
+@pytest.fixture
+def late_kafka() -> Iterator[LocalKafka]:
+    """A broker that does not run yet."""
     kafka = LocalKafka(port=free_port())
     yield kafka
     kafka.stop()
@@ -37,14 +44,14 @@ async def infer(gateway: Started) -> httpx.Response:
         return await http.post(INFER, json=BODY)
 
 
-async def test_the_start_waits_for_a_kafka_that_comes_later(own_kafka: LocalKafka, prefix: str) -> None:
-    async with started(own_kafka.bootstrap_servers, prefix) as gateway:
-        waiting = await gateway.until("/readyz", 503)
+async def test_the_start_waits_for_a_kafka_that_comes_later(late_kafka: LocalKafka, prefix: str) -> None:
+    async with started(late_kafka.bootstrap_servers, prefix) as gateway:
+        await gateway.until("/readyz", 503)
         await asyncio.sleep(3)
         assert (await gateway.until("/livez", 200)).json()["live"] is True
         waiting = await gateway.until("/readyz", 503)
         assert "nothing answers there" in waiting.json()["reason"]
-        await asyncio.to_thread(own_kafka.start)
+        await asyncio.to_thread(late_kafka.start)
         await gateway.until("/readyz", 200)
         assert len(gateway.log_lines("The gateway waits for Kafka, at most 60 s")) == 1
         assert gateway.log_lines("aiokafka") == []

@@ -89,7 +89,7 @@ async def test_a_commit_and_a_start_without_an_answer_end_in_time(own_kafka: Loc
             await member.commit({partition: Committed(0) for partition in own})
         with pytest.raises(BrokerError, match="no connection"):
             await impatient.broker.producer().start()
-        with pytest.raises(BrokerError, match="no consumer"):
+        with pytest.raises(BrokerError, match="no connection"):
             await impatient.reader(topic)
 
 

@@ -101,14 +101,6 @@ async def test_an_inference_comes_back_as_the_protocol_says(rig: Rig, mlp: FakeW
     assert response.headers["headrace-model-version"] == "2"
 
 
-async def test_what_tritons_client_sends_is_answered(rig: Rig, mlp: FakeWorker) -> None:
-    wishes = {"binary_data_output": True, "timeout": 5_000_000, "priority": 1}
-    whole = await rig.infer({**BODY, "parameters": wishes})
-    named = await rig.infer({**BODY, "outputs": [{"name": "y", "parameters": {"binary_data": True}}]})
-    assert (whole.status_code, named.status_code) == (200, 200)
-    assert mlp.received[0].parameters == {"priority": 1}
-
-
 async def test_options_reach_the_worker_and_not_the_model(rig: Rig, mlp: FakeWorker) -> None:
     await rig.infer(
         {**BODY, "parameters": {"deadline_s": 7, "tenant": "t", "top_k": 3}}, INFER.replace("mlp/", "mlp/versions/2/")
@@ -131,7 +123,10 @@ async def test_options_reach_the_worker_and_not_the_model(rig: Rig, mlp: FakeWor
         ({**BODY, "inputs": [{"name": "x", "shape": [1, 2], "datatype": "FP64", "data": [1, 2]}]}, "takes FP32"),
         ([], "the request is a list, but must be an object"),
         ({**BODY, "inputs": 5}, "inputs is a whole number, but must be a list"),
-        ({**BODY, "inputs": [{"name": "x", "shape": [1, 2], "datatype": "float32", "data": [1, 2]}]}, "INT64, FP16, FP32"),
+        (
+            {**BODY, "inputs": [{"name": "x", "shape": [1, 2], "datatype": "float32", "data": [1, 2]}]},
+            "INT64, FP16, FP32",
+        ),
         ({**BODY, "id": "a b"}, "id"),
     ],
 )
@@ -266,3 +261,19 @@ async def test_nan_and_bytes_travel_by_the_rule_of_the_protocol(rig: Rig) -> Non
         outputs = {output["name"]: output for output in (await rig.infer()).json()["outputs"]}
     assert outputs["f"]["data"] == ["NaN", "Infinity"]
     assert (outputs["b"]["data"], outputs["b"]["parameters"]) == (["/w=="], {"content_type": "base64"})
+
+
+async def test_a_request_waits_in_the_queue_while_a_ready_model_restarts(rig: Rig) -> None:
+    await rig.announce()
+    asked = asyncio.create_task(rig.infer())
+    await asyncio.sleep(0.3)
+    assert not asked.done()
+    async with FakeWorker(rig.broker, "mlp", double, version="2"):
+        assert (await asked).status_code == 200
+
+
+async def test_a_reason_reaches_callers_without_the_servers_paths(rig: Rig) -> None:
+    reason = "cannot load '/srv/models/mlp/1/model.py'; its last words: Traceback"
+    await rig.announce(state=ModelState.UNAVAILABLE, reason=reason)
+    for response in (await rig.infer(), await rig.http.get("/v2/models/mlp/ready")):
+        assert response.json()["error"] == "model 'mlp' is UNAVAILABLE: cannot load 'model.py'"

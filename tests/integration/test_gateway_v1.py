@@ -116,6 +116,24 @@ async def test_a_bad_request_is_refused(
     assert shouter.received == []
 
 
+@pytest.mark.parametrize(
+    ("body", "sentence"),
+    [
+        (b'{"prompt": "a", "prompt": "b"}', "an object holds the key 'prompt' twice"),
+        (b'{"prompt": "a: b", "prom\\u0070t": "c"}', "an object holds the key 'prompt' twice"),
+        (b"[]", "the body is a list, but must be an object"),
+        (b"prompt=a", "the body is no JSON: it has a fault at byte 0: invalid character"),
+    ],
+)
+async def test_a_body_that_can_be_misread_is_refused(
+    broker: MemoryBroker, shouter: FakeWorker, body: bytes, sentence: str
+) -> None:
+    async with gateway(broker=broker) as http:
+        response = await http.post("/v1/infer", content=body)
+    assert (response.status_code, response.json()["error"]) == (400, sentence)
+    assert shouter.received == []
+
+
 async def test_half_a_surrogate_pair_is_no_text(broker: MemoryBroker, shouter: FakeWorker) -> None:
     async with gateway(broker=broker) as http:
         for body in (b'{"prompt": "\\ud800"}', b'{"prompt": "a", "note": "\\ud800"}', b'{"prompt": "a", "\\ud800": 1}'):

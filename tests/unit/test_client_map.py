@@ -8,7 +8,16 @@ from contextlib import aclosing
 import numpy as np
 import pytest
 
-from producer_sdk import Cancelled, Client, DeadlineExceeded, HeadraceError, InvalidRequest, Reply, UnknownModel
+from producer_sdk import (
+    Cancelled,
+    Client,
+    DeadlineExceeded,
+    HeadraceError,
+    InvalidRequest,
+    Reply,
+    UnknownModel,
+    _window,
+)
 from producer_sdk.broker import BrokerError
 from producer_sdk.model_topics import model_topics
 from producer_sdk.tensors import Array
@@ -106,6 +115,45 @@ async def test_a_silent_model_stops_the_pulling_at_the_window(client: Client) ->
         assert (source.pulled, client.counters.pending) == (16, 16)
         waiting.cancel()
         await asyncio.wait([waiting])
+
+
+async def test_without_a_window_it_is_256_or_what_may_be_pending() -> None:
+    broker, pulled = MemoryBroker(), []
+    await broker.admin().create_topics(model_topics(Topics(), "silent"))
+    for most in (10_000, 9):
+        source = Pulled(1000)
+        async with Client(broker, max_pending=most) as client, aclosing(client.map("silent", source)) as outcomes:
+            waiting = asyncio.ensure_future(anext(outcomes))
+            await asyncio.sleep(0.2)
+            pulled.append(source.pulled)
+            waiting.cancel()
+            await asyncio.wait([waiting])
+    assert pulled == [256, 9]
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+async def test_requests_without_an_outcome_are_bounded_in_bytes(
+    client: Client, monkeypatch: pytest.MonkeyPatch, asynchronous: bool
+) -> None:
+    monkeypatch.setattr(_window, "MAX_BYTES_OUT", 100_000)
+    pulled = 0
+
+    def rows() -> Iterator[dict[str, Array]]:
+        nonlocal pulled
+        for _ in range(30):
+            pulled += 1
+            yield {"x": np.zeros((1, 4000))}
+
+    async def later() -> AsyncIterator[dict[str, Array]]:
+        for row in rows():
+            yield row
+
+    async with aclosing(client.map("silent", later() if asynchronous else rows(), deadline_s=0.3)) as outcomes:
+        waiting = asyncio.ensure_future(anext(outcomes))
+        await asyncio.sleep(0.2)
+        assert pulled in (4, 5)  # of 32 kB each; an asynchronous one may be pulled before there is room
+        assert isinstance(await waiting, DeadlineExceeded)
+        assert len([outcome async for outcome in outcomes]) == 29
 
 
 async def test_a_bad_item_is_an_error_at_its_place_and_not_the_end(client: Client) -> None:

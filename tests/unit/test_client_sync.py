@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import producer_sdk
-from producer_sdk import Cancelled, HeadraceError, InvalidRequest, Reply, UnknownModel
+from producer_sdk import Cancelled, HeadraceError, InvalidRequest, Reply, UnknownModel, _window
+from producer_sdk._sync_map import MAX_UNSENT
 from producer_sdk.model_topics import model_topics
 from producer_sdk.sync import Client
 from producer_sdk.tensors import Array
@@ -86,6 +87,22 @@ def test_map_pulls_in_the_calling_thread_and_at_most_a_window_ahead(client: Clie
     for yielded, _ in enumerate(client.map("double", source(), window=8)):
         assert len(pulled) - yielded <= 8
     assert set(pulled) == {threading.current_thread().name}
+
+
+def test_map_keeps_few_items_while_the_bytes_of_the_window_are_used_up(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_window, "MAX_BYTES_OUT", 1)
+    pulled = 0
+
+    def source() -> Iterator[dict[str, int]]:
+        nonlocal pulled
+        for pulled in range(1, 1001):
+            yield {"x": pulled}
+
+    next(client.map("double", source(), window=1000))
+    assert pulled <= MAX_UNSENT + 8
+    assert len(list(client.map("double", ({"x": n} for n in range(100)), window=1000))) == 100
 
 
 def test_leaving_a_map_early_forgets_what_is_out(client: Client) -> None:

@@ -20,10 +20,11 @@ from headrace.cli import app as headrace_app
 from producer_sdk import Client, HeadraceError
 from producer_sdk.errors import Code
 from producer_sdk.testing import FakeWorker, MemoryBroker
+from workers.check import check_models
 from workers.drain import Exit as WorkerExit
 from workers.manifest import KEYS
 from workers.metrics import ModelMetrics, WorkerMetrics
-from workers.models import check_models, find_models
+from workers.models import find_models
 from workers.runners.python_model import PythonModel
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -175,7 +176,7 @@ def test_the_example_model_is_served(tmp_path: Path) -> None:
     tensors = "\n".join(f"{key}: [{{name: {name}, datatype: FP32, shape: [2]}}]" for key, name in
                         (("inputs", "x"), ("outputs", "y")))  # fmt: skip
     (version.parent / "model.yaml").write_text(tensors)
-    assert check_models(tmp_path) == []
+    assert check_models(tmp_path).faults == ()
     model = PythonModel()
     model.load(find_models(tmp_path)[0])
     results: Any = model.run({"x": np.array([[1, 2], [3, 200]], np.float32)}, [{}, {}])
