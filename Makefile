@@ -11,7 +11,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 
 help:
 	@echo "make demo     real models on a local Kafka, asked through the SDK and over HTTP"
-	@echo "make test     all tests, on a real Apache Kafka, with coverage"
+	@echo "make test     all tests, on a real Apache Kafka, with coverage; several minutes"
 	@echo "make check    lint, types, generated files, sizes"
 	@echo "make lint     ruff alone"
 	@echo "make bench    the benchmarks, on a machine that does nothing else"

@@ -28,8 +28,6 @@ For a program that starts it, one line of JSON when it is ready:
 FORCED = 3
 USUAL_GATEWAY, USUAL_GATEWAY_ADMIN, USUAL_WORKER_ADMIN = 8000, 8002, 9400
 SAMPLES = 3
-# What Kafka's client says of a broker whose group coordinator is still being made: it asks again and is answered.
-BORN_YESTERDAY = "GroupCoordinatorNotAvailableError"
 
 
 @verb(app, DevSettings, epilog=EPILOG)
@@ -88,8 +86,7 @@ def _say(sentence: str) -> None:
 
 
 def _hear(child: str, line: str) -> None:
-    if BORN_YESTERDAY not in line:
-        print(f"{child}: {line}", file=sys.stderr, flush=True)
+    _say(f"{child}: {line}")
 
 
 class Printer:

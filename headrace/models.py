@@ -29,7 +29,7 @@ CHECK_EPILOG = """\
   headrace models check ./models
 
 DIR is the folder that holds a folder for each model. Exit code 1 when there is a fault; a note alone
-is none. Without --deep no model is loaded, and the code of a model.py is read, never run.
+is none. Without --deep no ONNX file is opened; the code of a model.py is read, never run.
 """
 
 
@@ -94,7 +94,7 @@ def print_checked(found: "Checked") -> None:
     if found.models:
         console.print(table)
     sentences = [f"{'fault' if fault.fatal else 'note'}: {fault}" for fault in found.faults]
-    for line in ["", *sentences] if sentences else ["No fault found."]:
+    for line in [*([""] if found.models else []), *(sentences or ["No fault found."])]:
         print_line(console, line)
 
 

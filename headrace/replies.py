@@ -13,7 +13,7 @@ from headrace.flags import verb
 from headrace.reply_reader import open_replies
 from headrace.show_reply import reply_text
 from producer_sdk.settings import KafkaSettings
-from producer_sdk.topics import Topics
+from producer_sdk.topics import Topics, check_model_name
 
 app = plain_app()
 EPILOG = """\
@@ -47,10 +47,9 @@ def replies(
     as_json: Json = False,
 ) -> int:
     """Show the replies to published requests: the newest ones, oldest of them first."""
-    if (model is None) == (topic is None):
-        raise UsageError("Name the model whose replies to show, or a topic by --topic TOPIC; one of the two.")
-    name = Topics(settings.prefix).results(model) if model is not None else topic
-    assert name is not None
+    if model is None and topic is None:
+        raise UsageError("Name the model whose replies to show, or a topic by --topic TOPIC.")
+    name = topic or Topics(settings.prefix).results(check_model_name(model))
     try:
         asyncio.run(_show(settings, name, limit, follow, as_json))
     except KeyboardInterrupt:

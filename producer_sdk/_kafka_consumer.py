@@ -17,6 +17,7 @@ from aiokafka.errors import ConsumerStoppedError, CorruptRecordException
 
 from ._kafka_faults import KAFKA_FAULTS, in_words, no_connection
 from ._kafka_options import KafkaOptions
+from ._kafka_unreadable import UNREADABLE, is_unreadable, mend, positions_of_fetched, rewind
 from .broker import BrokerError, CommitRefused, Committed, Record, TopicPartition
 
 _KILL_LIMIT_S = 1.0
@@ -141,7 +142,7 @@ class KafkaConsumer(ABC):
             closing.cancel()
             await self._kill()
 
-    async def _arrived(self, max_records: int) -> Any:
+    async def _arrived(self, max_records: int, only: KafkaPartition | None = None) -> Any:
         consumer = self._consumer
         if self._stopped or consumer is None:
             raise ConsumerStoppedError("the consumer is stopped" if self._stopped else "the consumer is not started")
@@ -156,7 +157,18 @@ class KafkaConsumer(ABC):
             # It counts as a poll, or the member would be put out after `max_poll_interval_s`.
             with subscription.fetch_context():
                 return {}
-        return await consumer.getmany(*self._wanted, max_records=max_records)
+        if only is not None and self._wanted and only not in self._wanted:
+            return {}
+        positions = positions_of_fetched(consumer)
+        try:
+            return await consumer.getmany(*(self._wanted if only is None else (only,)), max_records=max_records)
+        except UNREADABLE as err:
+            if not is_unreadable(err):
+                raise
+            rewind(consumer, positions)
+            mended = await mend(consumer, self._options, err)
+        # Alone: an error of another partition in the same read would undo the mending, by turns for ever.
+        return {} if mended is None else await self._arrived(max_records, mended)
 
     async def _something(self, loop: asyncio.AbstractEventLoop, timeout_s: float) -> None:
         """Wait until records arrive, `_wake` is called or the time is over."""

@@ -79,7 +79,7 @@ class WorkerSettings(KafkaSettings, frozen=True, kw_only=True):
         float, Meta(description="Most time for one batch on the device, where model.yaml says nothing.", gt=0)
     ] = 300.0
     attempt_limit: Annotated[
-        int, Meta(description="A record in flight at so many deaths of a runner or worker gets RUNNER_CRASHED.", ge=1)
+        int, Meta(description="A record run at so many deaths of a worker's runners gets RUNNER_CRASHED.", ge=1)
     ] = 5
     max_backlog_requests: Annotated[
         int | None,

@@ -127,3 +127,9 @@ def test_a_verb_needs_no_settings_of_others() -> None:
     own = typer.Typer()
     verb(own, DevSettings)(lambda settings: settings.port or 0)
     assert run(own, ["--port", "7"]).exit_code == 7
+
+
+def test_replies_of_nothing_in_particular_are_wrong_usage() -> None:
+    result = run(app, ["replies"])
+    assert isinstance(result.exception, failure.UsageError)
+    assert "Name the model" in str(result.exception)
