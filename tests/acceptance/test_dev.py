@@ -113,6 +113,6 @@ def seconds_to_start(folder: Path) -> float:
     return took_s
 
 
-def test_the_stack_is_up_within_ten_seconds(tmp_path: Path) -> None:
-    # A machine that is busy with something else gets a second try.
-    assert seconds_to_start(tmp_path) < 10 or seconds_to_start(tmp_path) < 10
+def test_the_stack_is_up_before_anybody_wonders(tmp_path: Path) -> None:
+    # 5 s on two free cores; a busy machine must not fail the test, only a stack that waits for a time limit somewhere.
+    assert seconds_to_start(tmp_path) < 30
