@@ -13,12 +13,12 @@ from typing import Any
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka import TopicPartition as KafkaPartition
-from aiokafka.errors import ConsumerStoppedError, CorruptRecordException
+from aiokafka.errors import ConsumerStoppedError, CorruptRecordException, InvalidSessionTimeoutError
 
 from ._kafka_faults import KAFKA_FAULTS, in_words, no_connection
 from ._kafka_options import KafkaOptions
 from ._kafka_unreadable import UNREADABLE, is_unreadable, mend, positions_of_fetched, rewind
-from .broker import BrokerError, CommitRefused, Committed, Record, TopicPartition
+from .broker import BrokerError, CommitRefused, Committed, Misconfigured, Record, TopicPartition
 
 _KILL_LIMIT_S = 1.0
 
@@ -203,6 +203,11 @@ class KafkaConsumer(ABC):
             raise BrokerError(f"{', '.join(sorted(missing))} do not exist at {self._name}: create the topics first")
 
     def _described(self, err: BaseException) -> BrokerError:
+        if isinstance(err, InvalidSessionTimeoutError):
+            allowed = (
+                "group.min.session.timeout.ms to group.max.session.timeout.ms (6 s to 30 min, unless set otherwise)"
+            )
+            return Misconfigured(f"Kafka at {self._name} refuses session_timeout_s: it allows {allowed}")
         where = ""
         if isinstance(err, CorruptRecordException):
             for partition, result in self._consumer._fetcher._records.items():

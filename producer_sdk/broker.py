@@ -24,6 +24,10 @@ class CommitRefused(BrokerError):
     """The group no longer knows this member: its partitions belong to somebody else."""
 
 
+class Misconfigured(BrokerError):
+    """The broker refuses these settings; the same again cannot help."""
+
+
 class TopicPartition(NamedTuple):
     topic: str
     partition: int

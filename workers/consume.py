@@ -7,7 +7,16 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
-from producer_sdk.broker import Broker, BrokerError, CommitRefused, Consumer, GroupOptions, Record, TopicPartition
+from producer_sdk.broker import (
+    Broker,
+    BrokerError,
+    CommitRefused,
+    Consumer,
+    GroupOptions,
+    Misconfigured,
+    Record,
+    TopicPartition,
+)
 from producer_sdk.topics import Lane, Topics
 
 from .commit import PartitionLedger, commit
@@ -65,11 +74,17 @@ class Intake:
         self._joined_at = time.monotonic()
 
     async def poll(self, max_records: int, timeout_s: float) -> Mapping[TopicPartition, Sequence[Record]]:
-        """What has arrived. A consumer that cannot go on is replaced, its partitions given up uncommitted."""
+        """What has arrived. A consumer that cannot go on is replaced, its partitions given up uncommitted.
+
+        Raises:
+            Misconfigured: another would not fare better.
+        """
         try:
             if self._lost_at is not None and time.monotonic() - self._lost_at > self._options.rebalance_timeout_s:
                 raise BrokerError("its partitions were lost and the group has not given it others since")
             return await self._consumer.poll(max_records, timeout_s)
+        except Misconfigured:
+            raise
         except BrokerError as err:
             _log.error("Model %s joins its group anew: %s", self._model, err, extra={"action": "rejoin"})
             await self._join_anew()

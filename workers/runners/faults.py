@@ -41,30 +41,40 @@ _LOAD_FAULTS: tuple[tuple[type[Exception], LoadFault], ...] = (
 )
 
 
-def mishap_of(err: Exception) -> Mishap:
+def mishap_of(err: BaseException) -> Mishap:
     """The error of the wire for an exception from model code; a code that it carries is kept."""
+    words = words_of(err)
     if isinstance(err, HeadraceError):
-        return Mishap(str(err.code), err.message[:MAX_MESSAGE_CHARS])
-    text = f"{type(err).__name__}: {err}"[:MAX_MESSAGE_CHARS]
+        return Mishap(str(err.code), words)
+    text = f"{type(err).__name__}: {words}"[:MAX_MESSAGE_CHARS]
     code = getattr(err, "code", None)
     if isinstance(code, str) and code in Code.__members__:
-        return Mishap(code, str(err)[:MAX_MESSAGE_CHARS] or text)
+        return Mishap(code, words or text)
     return Mishap(str(Code.OUT_OF_MEMORY if is_out_of_memory(err) else Code.INFERENCE_FAILED), text)
 
 
-def is_out_of_memory(err: Exception) -> bool:
+def words_of(err: BaseException) -> str:
+    """The text of any exception, fit for the wire; model code can make ones whose text raises or is no UTF-8."""
+    try:
+        text = str(err)
+    except BaseException as fault:  # noqa: BLE001 - the border to model code
+        text = f"(its text cannot be had: {type(fault).__name__})"
+    return text.encode("utf-8", "backslashreplace").decode()[:MAX_MESSAGE_CHARS]
+
+
+def is_out_of_memory(err: BaseException) -> bool:
     """Whether memory of the machine or the device ran out."""
     if isinstance(err, MemoryError) or type(err).__name__ == "OutOfMemoryError":
         return True
     return _says(err, _MEMORY_WORDS)
 
 
-def is_sticky(err: Exception) -> bool:
+def is_sticky(err: BaseException) -> bool:
     """Whether the process's CUDA context is lost with this error."""
     return _says(err, _STICKY_WORDS)
 
 
-def load_failed(err: Exception, what: str) -> LoadFailed:
+def load_failed(err: BaseException, what: str) -> LoadFailed:
     """Why a model cannot load, from what its code or its engine raised; `what` begins the sentence."""
     if isinstance(err, LoadFailed):
         return err
@@ -72,7 +82,7 @@ def load_failed(err: Exception, what: str) -> LoadFailed:
     hint = ""
     if isinstance(err, ImportError) and err.name:
         hint = f": install the package that holds {err.name!r} beside headrace"
-    return LoadFailed(f"{what}: {type(err).__name__}: {err}"[:MAX_MESSAGE_CHARS] + hint, kind)
+    return LoadFailed(f"{what}: {type(err).__name__}: {words_of(err)}"[:MAX_MESSAGE_CHARS] + hint, kind)
 
 
 def line_in(file: Path, err: BaseException) -> str:
@@ -83,8 +93,8 @@ def line_in(file: Path, err: BaseException) -> str:
     return f", line {lines[-1]}" if lines else ""
 
 
-def _says(err: Exception, words: Sequence[str]) -> bool:
+def _says(err: BaseException, words: Sequence[str]) -> bool:
     """Whether an error of a native library has one of these words; onnxruntime's are no RuntimeErrors."""
-    text = str(err).lower()
+    text = words_of(err).lower()
     native = isinstance(err, RuntimeError) or type(err).__module__.startswith("onnxruntime")
     return native and any(word in text for word in words)

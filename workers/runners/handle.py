@@ -169,6 +169,9 @@ class RunnerProcess:
             return
         try:
             answer = decode_done(message) if waiting.sequence else decode_greeting(message)
+            if isinstance(answer, Done) and answer.sequence != waiting.sequence:
+                self._give_up("answered another run than the one it was asked for")
+                return
             if isinstance(answer, Done):
                 self._outputs[waiting.slot].follow(answer.size)
         except (msgspec.MsgspecError, OSError, ValueError) as err:

@@ -59,6 +59,6 @@ def open_session(spec: ModelSpec, max_batch_bytes: int) -> tuple[Session, Loaded
     try:
         loaded = engine.load(spec)
         session = Session(engine, spec, loaded, max_batch_bytes)
-    except Exception as err:  # the border to model code and native libraries
+    except BaseException as err:
         raise load_failed(err, f"model {spec.name!r} cannot be loaded") from err
     return session, replace(loaded, load_s=time.perf_counter() - began), engine

@@ -89,7 +89,7 @@ class PythonModel:
             load = getattr(model, "load", None)
             if load is not None:
                 load(context)
-        except Exception as err:  # the border to model code
+        except BaseException as err:
             raise load_failed(err, f"Model in {file}{line_in(file, err)} failed to load") from err
         return model
 
@@ -107,7 +107,7 @@ def _import(file: Path, private_name: str) -> ModuleType:
     sys.modules[private_name] = module
     try:
         found.loader.exec_module(module)
-    except Exception as err:  # the border to model code
+    except BaseException as err:
         del sys.modules[private_name]
         raise load_failed(err, f"{file}{line_in(file, err)} cannot be imported") from err
     return module

@@ -71,7 +71,9 @@ class Results:
         if len(result) != len(self._specs) or result.keys() != self._names:
             for spec in self._specs:
                 if spec.name not in result:
-                    raise InferenceFailed(f"the model did not give its output {spec.name!r}: it gave {sorted(result)}")
+                    raise InferenceFailed(
+                        f"the model did not give its output {spec.name!r}: it gave {sorted(map(str, result))}"
+                    )
             extra = sorted(str(name) for name in result.keys() - self._names)
             raise InferenceFailed(f"the model gave an output {extra[0]!r} that it does not declare")
         return tuple(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import time
 from collections.abc import Mapping, Sequence
 from itertools import chain, repeat
@@ -18,7 +19,7 @@ from producer_sdk.tensors import Array, Datatype, numpy_dtype, pack_bytes, unpac
 from producer_sdk.wire import Scalar
 
 from .engine import Engine, Loaded, ModelSpec, TensorSpec
-from .faults import is_sticky, mishap_of
+from .faults import is_sticky, mishap_of, words_of
 from .messages import HEAD_BYTES, Done, Piece, Place, Run, Written, aligned
 from .results import Results, Stack
 from .shm import Memory
@@ -39,6 +40,7 @@ class Session:
         self._max_batch_bytes = max_batch_bytes
         self._inputs = [(input, numpy_dtype(input.datatype)) for input in loaded.signature.inputs]
         self._outputs = loaded.signature.outputs
+        self._pid = os.getpid()
         self._results = Results(self._outputs)
 
     def run(self, run: Run, inputs: memoryview, outputs: Memory) -> Done:
@@ -50,10 +52,14 @@ class Session:
         began = time.perf_counter()
         try:
             result = self._engine.run(self._read(run.inputs, inputs), _per_row(run))
+            if os.getpid() != self._pid:
+                os._exit(0)  # a child that model code forked came back: the memory and the socket are its parent's
             pieces = self._write(self._results.sort(result, run.records), outputs)
-        except Exception as err:  # the border to model code
+        except BaseException as err:
+            if os.getpid() != self._pid:
+                os._exit(1)
             if is_sticky(err):
-                raise ContextLost(f"{type(err).__name__}: {err}") from err
+                raise ContextLost(f"{type(err).__name__}: {words_of(err)}") from err
             # A batch that fails is split until the record at fault runs alone: then is soon enough to log.
             if len(run.records) == 1:
                 _log.warning("Model %s failed on a record", self._label, exc_info=err, extra={"action": "run_failed"})
