@@ -15,9 +15,16 @@ from .commit import PartitionLedger
 from .work import Batch, Work
 
 PATIENCE_S = 60.0  # a request without a deadline is ordered as if it had this one, so that it cannot starve
+LEAST_USUAL = 512
+USUAL_BATCHES = 4  # fills the next batch while one runs and one lies ready; more alive at once costs cache misses
 _RANK = {lane: rank for rank, lane in enumerate(Lane)}
 
 _Entry = tuple[int, float, int, Work]
+
+
+def usual_requests(max_batch_size: int) -> int:
+    """How many requests may wait where no setting says so."""
+    return max(LEAST_USUAL, USUAL_BATCHES * max_batch_size)
 
 
 class _Bucket:
@@ -101,6 +108,11 @@ class Backlog:
     def room(self) -> int:
         """Requests that still fit; 0 when the bytes are used up."""
         return 0 if self.nbytes >= self.max_bytes else max(0, self.max_requests - self._size)
+
+    @property
+    def half_empty(self) -> bool:
+        """Whether intake that was stopped may go on: one haul for many requests costs far less than one for each."""
+        return self._size <= self.max_requests // 2 and self.nbytes <= self.max_bytes // 2
 
     def add(self, work: Work) -> None:
         expires = work.expires

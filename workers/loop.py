@@ -19,7 +19,7 @@ from producer_sdk.broker import Admin, Broker, Producer, Record, TopicPartition
 from producer_sdk.errors import DeadlineExceeded
 from producer_sdk.topics import Topics
 
-from .backlog import Backlog
+from .backlog import Backlog, usual_requests
 from .batch import BatchRule, close_at
 from .commit import PartitionLedger
 from .consume import Intake
@@ -37,8 +37,6 @@ from .settings import WorkerSettings
 from .work import Batch, Outcome, Source, Work
 
 MAX_HAUL = 256  # thousands of records alive at once cost twice as much each
-LEAST_BACKLOG = 512
-BACKLOG_BATCHES = 4  # enough to fill the next batch while one runs and one lies ready; each more costs cache misses
 POLL_S = 0.25
 HOLD_S = 0.5
 LAST_COMMIT_S = 5.0
@@ -64,7 +62,7 @@ class ModelLoop:
         self._settings = settings
         self._changed = changed  # others should be told of this model's state
         self._topics = topics
-        self._backlog = Backlog(settings.max_backlog_requests or LEAST_BACKLOG, settings.max_backlog_bytes)
+        self._backlog = Backlog(settings.max_backlog_requests or usual_requests(1), settings.max_backlog_bytes)
         self._wake = asyncio.Event()  # a batch may be due
         self._room = asyncio.Event()  # intake may go on
         self._finished = asyncio.Event()  # offsets may be committed
@@ -100,9 +98,7 @@ class ModelLoop:
         loaded = await self.device.start()
         self.loaded = loaded
         self._decoder = Decoder(self._topics, self.spec, loaded)
-        self._backlog.max_requests = self._settings.max_backlog_requests or max(
-            LEAST_BACKLOG, BACKLOG_BATCHES * loaded.max_batch_size
-        )
+        self._backlog.max_requests = self._settings.max_backlog_requests or usual_requests(loaded.max_batch_size)
         self._rule = BatchRule(loaded.max_batch_size, self._settings.max_batch_bytes, self.spec.max_wait_ms / 1000)
         await self.intake.start()
         steps = {"take": self._take(), "dispatch": self._dispatch(), "reply": self._replier.run()}
@@ -116,8 +112,8 @@ class ModelLoop:
 
     def health(self) -> ModelHealth:
         polled_at, device = self.polled_at if self._tasks else None, self.device
-        ready, assigned = device.state is ModelState.READY, self.intake.assignments > 0
-        return ModelHealth(self.spec.name, ready, device.reason, assigned, polled_at)
+        ready = device.state is ModelState.READY
+        return ModelHealth(self.spec.name, ready, device.reason, self.intake.assignments > 0, polled_at)
 
     def standing(self) -> tuple[ModelState, str]:
         """What others are told of the model: READY once it is loaded and its group has given out partitions."""
@@ -179,12 +175,17 @@ class ModelLoop:
         """No room: pause the partitions and keep polling, so that the membership lives on."""
         self._intake_paused = True
         self._wake.set()
-        while not self._stopping and (self._replier.full or not self._backlog.room):
-            self._room.clear()
+        while self._crowded():
             self.intake.pause()
             await self._haul(1, 0.0)
-            await heard(self._room, HOLD_S)
+            polls_again = time.monotonic() + HOLD_S
+            while self._crowded() and (left_s := polls_again - time.monotonic()) > 0:
+                self._room.clear()
+                await heard(self._room, left_s)
         self.intake.resume()
+
+    def _crowded(self) -> bool:
+        return not self._stopping and (self._replier.full or not self._backlog.half_empty)
 
     async def _dispatch(self) -> None:
         """batch -> run: close batches as the rule says and start them in free slots."""
@@ -206,8 +207,7 @@ class ModelLoop:
         waiting = self._backlog.next_up(self._rule.max_rows)
         if waiting is None:
             return math.inf
-        idle = not self._running
-        paused = self._intake_paused or self._stopping
+        idle, paused = not self._running, self._intake_paused or self._stopping
         return close_at(self._rule, waiting, idle=idle, intake_paused=paused, run_s=self.device.run_s)
 
     def _start_batch(self) -> None:

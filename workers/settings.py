@@ -47,7 +47,12 @@ class WorkerSettings(KafkaSettings, frozen=True, kw_only=True):
         int, Meta(description="Port of /livez, /readyz and /metrics; 0 takes a free one.", ge=0, le=65535)
     ] = 9400
     session_timeout_s: Annotated[
-        float, Meta(description="A worker silent for so long loses its partitions.", gt=0, le=1800)
+        float,
+        Meta(
+            description="A worker silent for so long loses its partitions; brokers refuse less than 6 s by default.",
+            gt=0,
+            le=1800,
+        ),
     ] = 10.0
     heartbeat_interval_s: Annotated[
         float | None,

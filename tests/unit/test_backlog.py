@@ -116,3 +116,13 @@ def test_an_empty_backlog_has_nothing_to_take() -> None:
     assert backlog_of().next_up(1) is None
     with pytest.raises(ValueError, match="min"):
         backlog_of().take(1, 1)
+
+
+def test_intake_goes_on_once_half_of_the_requests_and_of_the_bytes_have_left() -> None:
+    backlog = backlog_of(*(work(nbytes=10) for _ in range(4)), max_requests=4, max_bytes=40)
+    assert not backlog.half_empty
+    backlog.take(1, 100)
+    assert not backlog.half_empty
+    backlog.take(1, 100)
+    assert backlog.half_empty
+    assert not backlog_of(work(nbytes=30), max_requests=4, max_bytes=40).half_empty
