@@ -15,6 +15,7 @@ from producer_sdk.broker import BrokerError
 
 from .listen import BACKLOG, HttpServer, open_socket
 from .parts import Parts
+from .protocol import ConnectionLimits
 from .settings import GatewaySettings
 from .start import open_in_time
 
@@ -107,7 +108,7 @@ async def _connected(settings: GatewaySettings, parts: Parts, stop: Stop, admin_
         app = await _unless_stopped(open_in_time(parts, settings.broker(), opened), stop)  # 3
         if app is None:
             return Exit.CLEAN
-        server = HttpServer(app)
+        server = HttpServer(app, ConnectionLimits(settings.head_timeout_s, settings.max_connections))
         listening.listen(BACKLOG)
         serving = asyncio.create_task(server.serve([listening]), name="headrace-http")
         parts.health.starting = None

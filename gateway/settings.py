@@ -35,6 +35,10 @@ class GatewaySettings(KafkaSettings, frozen=True, kw_only=True):
     max_inflight_per_model: Annotated[
         int, Meta(description="Inference requests of one model on their way at once.", ge=1)
     ] = 512
+    max_connections: Annotated[int, Meta(description="Connections open at once; one more gets a 503.", ge=1)] = 8192
+    head_timeout_s: Annotated[
+        float, Meta(description="Longest time for the head of a request, and for the first one to begin.", gt=0)
+    ] = 10.0
     body_timeout_s: Annotated[float, Meta(description="Longest time for a request body to arrive.", gt=0)] = 30.0
     endpoint_lag_s: Annotated[
         float, Meta(description="How long to serve on after SIGTERM, until load balancers have heard of it.", ge=0)

@@ -8,11 +8,10 @@ from pathlib import Path
 
 from headrace.cli import Json, plain_app
 from headrace.dev_models import EXAMPLE_MODELS, Chosen, choose_models, choose_names
+from headrace.dev_ports import DevPorts
 from headrace.dev_settings import DevSettings
-from headrace.dev_stack import DevStack, Ports, Ready
-from headrace.failure import UsageError
+from headrace.dev_stack import DevStack, Ready
 from headrace.flags import verb
-from headrace.free_ports import free_port, is_free
 from headrace.sample_request import SampleRequest
 from headrace.stop_signals import stop_event
 from headrace.temporary_folder import TemporaryFolder
@@ -26,7 +25,6 @@ For a program that starts it, one line of JSON when it is ready:
   headrace dev --port 0 --json
 """
 FORCED = 3
-USUAL_GATEWAY, USUAL_GATEWAY_ADMIN, USUAL_WORKER_ADMIN = 8000, 8002, 9400
 SAMPLES = 3
 
 
@@ -35,16 +33,15 @@ def dev(settings: DevSettings, as_json: Json = False) -> int:
     """Start Kafka, a worker and a gateway on this machine; print how to ask; stop everything on Ctrl-C."""
     models = choose_models(settings.models)
     chosen = choose_names(models, settings.model)
-    ports = choose_ports(settings.port)
-    if models == EXAMPLE_MODELS:
-        _say("Serving the built-in example models; name your own by --models DIR.")
-    with TemporaryFolder.make("headrace-dev-") as samples:
+    with DevPorts(settings.port) as ports, TemporaryFolder.make("headrace-dev-") as samples:
+        if models == EXAMPLE_MODELS:
+            _say("Serving the built-in example models; name your own by --models DIR.")
         printer = Printer(settings.prefix, samples, as_json)
         return asyncio.run(_run(models, chosen, ports, printer))
 
 
-async def _run(models: Path, chosen: Chosen, ports: Ports, printer: "Printer") -> int:
-    stack = DevStack(models, chosen, printer.prefix, ports, _say, _hear)
+async def _run(models: Path, chosen: Chosen, ports: DevPorts, printer: "Printer") -> int:
+    stack = DevStack(models, chosen, printer.prefix, ports.choose, _say, _hear)
     with stop_event(stack.kill) as stop:
         serving = asyncio.create_task(stack.serve(printer.show), name="dev-serve")
         stopping = asyncio.create_task(stop.wait(), name="dev-stop")
@@ -63,22 +60,6 @@ async def _run(models: Path, chosen: Chosen, ports: Ports, printer: "Printer") -
     if disorder:
         _say(f"Not everything ended in order: {', '.join(disorder)}.")
     return FORCED if disorder else 0
-
-
-def choose_ports(gateway: int | None) -> Ports:
-    """The usual ports where they are free. `gateway`: None is the usual one or a free one, 0 a free one.
-
-    Raises:
-        UsageError: the gateway's port was named and is taken.
-    """
-    if gateway and not is_free(gateway):
-        raise UsageError(f"Port {gateway} is in use by another program: name another one by --port, or 0 for any.")
-    named = free_port() if gateway == 0 else gateway or _usual_or_free(USUAL_GATEWAY)
-    return Ports(named, _usual_or_free(USUAL_GATEWAY_ADMIN, named), _usual_or_free(USUAL_WORKER_ADMIN, named))
-
-
-def _usual_or_free(usual: int, not_this: int | None = None) -> int:
-    return usual if usual != not_this and is_free(usual) else free_port()
 
 
 def _say(sentence: str) -> None:

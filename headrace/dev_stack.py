@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from headrace.child import Child
 from headrace.dev_models import Chosen, Say, answers, settled
+from headrace.dev_ports import Ports
 from headrace.failure import CommandError
 from producer_sdk.announcements import ModelState
 from producer_sdk.directory import ModelDirectory, ModelView
@@ -22,14 +23,6 @@ from producer_sdk.topics import Topics
 DRAIN_TIMEOUT_S = 10.0
 STOP_TIMEOUT_S = 20.0
 Result = TypeVar("Result")
-
-
-class Ports(Struct, frozen=True):
-    """TCP ports on 127.0.0.1."""
-
-    gateway: int
-    gateway_admin: int
-    worker_admin: int
 
 
 class Ready(Struct, frozen=True):
@@ -54,18 +47,22 @@ class Ready(Struct, frozen=True):
 
 
 class DevStack:
-    """One run. `say` gets sentences of progress, `hear` the children's lines. Belongs to one event loop."""
+    """One run. Belongs to one event loop.
+
+    `choose_ports` is asked once Kafka runs. `say` gets sentences of progress, `hear` the children's lines.
+    """
 
     def __init__(
         self,
         models: Path,
         chosen: Chosen,
         prefix: str,
-        ports: Ports,
+        choose_ports: Callable[[], Ports],
         say: Say,
         hear: Callable[[str, str], None],
     ) -> None:
-        self._models, self._chosen, self._prefix, self._ports = models, chosen, prefix, ports
+        self._models, self._chosen, self._prefix = models, chosen, prefix
+        self._choose_ports = choose_ports
         self._say, self._hear = say, hear
         self._children: list[Child] = []
         self._watches: list[asyncio.Task[None]] = []
@@ -83,9 +80,10 @@ class DevStack:
         common = ["--bootstrap-servers", servers, "--prefix", self._prefix]
         common += ["--endpoint-lag-s", "0", "--drain-timeout-s", str(DRAIN_TIMEOUT_S)]
         common += ["--log-level", "warning"]
-        await self._start("worker", "worker", *common, *self._worker_flags())  # 2
-        await self._start("gateway", "gateway", *common, *self._gateway_flags())
-        ready = await self._unless_a_child_ends(self._ready(servers))
+        ports = self._choose_ports()
+        await self._start("worker", "worker", *common, *self._worker_flags(ports))  # 2
+        await self._start("gateway", "gateway", *common, *_gateway_flags(ports))
+        ready = await self._unless_a_child_ends(self._ready(servers, ports))
         if not ready.served:
             reasons = [f"  {name}: {reason}" for name, reason in ready.failed.items()]
             raise CommandError("\n".join(["No model could be loaded:", *reasons]))
@@ -107,14 +105,10 @@ class DevStack:
         for child in self._children:
             child.kill()
 
-    def _worker_flags(self) -> list[str]:
+    def _worker_flags(self, ports: Ports) -> list[str]:
         names = [part for name in sorted(self._chosen.names) for part in ("--model", name)]
-        admin = ["--admin-host", "127.0.0.1", "--admin-port", str(self._ports.worker_admin)]
+        admin = ["--admin-host", "127.0.0.1", "--admin-port", str(ports.worker_admin)]
         return ["--models", str(self._models), *names, *admin]
-
-    def _gateway_flags(self) -> list[str]:
-        ports = ["--port", str(self._ports.gateway), "--admin-port", str(self._ports.gateway_admin)]
-        return ["--host", "127.0.0.1", *ports]
 
     async def _start(self, name: str, *arguments: str) -> Child:
         child = Child(name, arguments, child_environment(os.environ), self._hear)
@@ -141,11 +135,8 @@ class DevStack:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
-    async def _ready(self, servers: str) -> Ready:
-        gateway, gateway_admin = (
-            f"http://127.0.0.1:{self._ports.gateway}",
-            f"http://127.0.0.1:{self._ports.gateway_admin}",
-        )
+    async def _ready(self, servers: str, ports: Ports) -> Ready:
+        gateway, gateway_admin = f"http://127.0.0.1:{ports.gateway}", f"http://127.0.0.1:{ports.gateway_admin}"
         self._say("Waiting for the models ...")
         directory = ModelDirectory(KafkaSettings(bootstrap_servers=servers).broker(), Topics(self._prefix))
         await directory.start()
@@ -157,8 +148,12 @@ class DevStack:
         for view in models:
             if view.state is ModelState.READY:
                 await answers(f"{gateway}/v2/models/{view.name}/ready")
-        worker_admin = f"http://127.0.0.1:{self._ports.worker_admin}"
+        worker_admin = f"http://127.0.0.1:{ports.worker_admin}"
         return Ready(servers, gateway, gateway_admin, worker_admin, tuple(models), self._chosen.faults)
+
+
+def _gateway_flags(ports: Ports) -> list[str]:
+    return ["--host", "127.0.0.1", "--port", str(ports.gateway), "--admin-port", str(ports.gateway_admin)]
 
 
 def child_environment(environ: Mapping[str, str]) -> dict[str, str]:

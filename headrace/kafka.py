@@ -11,7 +11,7 @@ import typer
 
 from headrace.cli import Debug, Json, plain_app
 from headrace.free_ports import is_free
-from headrace.local_kafka import LocalKafka, LocalKafkaError
+from headrace.local_kafka import LocalKafka, LocalKafkaError, PortTakenError
 
 app = plain_app()
 LOOK_AGAIN_S = 0.5
@@ -43,7 +43,14 @@ def kafka(port: Port = None, data_dir: DataDir = None, as_json: Json = False, de
         signal.signal(number, _interrupt)
     broker = LocalKafka(port=choose_port(port), data_dir=data_dir)
     try:
-        broker.start()
+        try:
+            broker.start()
+        except PortTakenError:
+            if port:
+                raise
+            # Only the usual port, which somebody has taken since it was looked at.
+            broker = LocalKafka(data_dir=data_dir)
+            broker.start()
         _say_ready(broker, as_json)
         _wait_for_end(broker)
     except KeyboardInterrupt:

@@ -19,6 +19,7 @@ from headrace.kafka_folder import KafkaFolder
 from headrace.kafka_jars import KAFKA_VERSION, KafkaInstall, Progress, prepare
 from headrace.kafka_java import LocalKafkaError
 from headrace.kafka_settings import java_command, server_properties
+from headrace.port_claims import PortClaim
 
 __all__ = ["KAFKA_VERSION", "KafkaInstall", "LocalKafka", "LocalKafkaError", "PortTakenError", "Progress", "prepare"]
 
@@ -26,7 +27,7 @@ START_LIMIT_S = 60.0
 STOP_LIMIT_S = 15.0
 LOOK_AGAIN_S = 0.05
 PORT_ATTEMPTS = 3
-LOG_LINES_IN_ERRORS = 15
+LOG_LINES_IN_ERRORS, LOG_LINES_SEARCHED = 15, 1000
 
 
 class PortTakenError(LocalKafkaError):
@@ -54,6 +55,7 @@ class LocalKafka:
         self._benchmark = benchmark
         self._progress = progress
         self._port: int | None = port
+        self._claim: PortClaim | None = None
         self._install: KafkaInstall | None = None
         self._folder: KafkaFolder | None = None
         self._process: BoundProcess | None = None
@@ -106,6 +108,7 @@ class LocalKafka:
         """End the broker in order (SIGTERM, after 15 s SIGKILL) and remove its folder unless `data_dir` was given."""
         self._end()
         self._leave_folder()
+        self._release()
         self._port = self._wanted_port
         atexit.unregister(self._stop_at_exit)
 
@@ -157,6 +160,11 @@ class LocalKafka:
             self._folder.leave()
             self._folder = None
 
+    def _release(self) -> None:
+        if self._claim is not None:
+            self._claim.release()
+            self._claim = None
+
     def _stop_at_exit(self, owner_pid: int) -> None:
         # A forked child has this registration too, but the broker is not its own.
         if os.getpid() == owner_pid:
@@ -166,20 +174,27 @@ class LocalKafka:
         for attempt in range(1, PORT_ATTEMPTS + 1):
             port = self._port if self._port is not None else free_port()
             try:
+                self._claim_port(port)
                 self._start_once(install, folder, port)
             except PortTakenError:
                 # Another program may take a free port, the controller's too, before Kafka binds it.
                 if attempt == PORT_ATTEMPTS or (self._port is not None and not is_free(port)):
                     raise
+                if self._port is None:
+                    self._release()
             else:
                 self._port = port
                 return
 
-    def _start_once(self, install: KafkaInstall, folder: KafkaFolder, port: int) -> None:
-        """1. check the port; 2. write the settings; 3. format a new folder; 4. run; 5. wait for an answer."""
-        deadline = time.monotonic() + START_LIMIT_S
-        if not is_free(port):
+    def _claim_port(self, port: int) -> None:
+        """Keep the port for this broker until stop(), over kill and restart. Raises PortTakenError."""
+        self._claim = self._claim or PortClaim.take(port)
+        if self._claim is None or not is_free(port):
             raise PortTakenError(f"Port {port} is in use by another program; name another port or stop that program.")
+
+    def _start_once(self, install: KafkaInstall, folder: KafkaFolder, port: int) -> None:
+        """1. write the settings; 2. format a new folder; 3. run; 4. wait for an answer."""
+        deadline = time.monotonic() + START_LIMIT_S
         folder.write_settings(server_properties(port, free_port(), folder.topics_dir))
         java = java_command(install, folder.log4j2_file, benchmark=self._benchmark)
         if not folder.is_formatted:
@@ -192,9 +207,9 @@ class LocalKafka:
 
     def _check_start(self, process: BoundProcess, folder: KafkaFolder, mark: int, deadline: float, port: int) -> None:
         if process.returncode is not None:
-            log = folder.log_since(mark, LOG_LINES_IN_ERRORS)
-            if "Address already in use" in log:
+            if "Address already in use" in folder.log_since(mark, LOG_LINES_SEARCHED):
                 raise PortTakenError(f"Port {port}, or the controller's, was taken while the local Kafka started.")
+            log = folder.log_since(mark, LOG_LINES_IN_ERRORS)
             raise LocalKafkaError(f"The local Kafka ended at its start (status {process.returncode}). Its log:\n{log}")
         if time.monotonic() > deadline:
             log = folder.log_since(mark, LOG_LINES_IN_ERRORS)

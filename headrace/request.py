@@ -1,7 +1,6 @@
 """What `headrace infer` and `headrace publish` ask: their common flags, and one request made from them."""
 
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -91,7 +90,7 @@ async def announcement(model: str, settings: KafkaSettings) -> Announcement | No
     directory = ModelDirectory(settings.broker(), Topics(settings.prefix))
     await directory.start()
     try:
-        view = directory.get(model, int(time.time() * 1000))
+        view = directory.get(model)
     finally:
         await directory.close()
     return view.newest if view is not None and view.newest.inputs else None

@@ -30,7 +30,7 @@ def read_inputs(pairs: Sequence[str], announced: Announcement | None) -> dict[st
         if specs and name not in specs:
             raise UsageError(f"--input {name}: the model has no such input, only {', '.join(specs)}.")
         try:
-            inputs[name] = to_array(_read_value(text), specs.get(name))
+            inputs[name] = to_array(_read_value(text, f"--input {name}"), specs.get(name))
         except (ValueError, TypeError, OverflowError, OSError, InvalidRequest) as err:
             raise UsageError(f"--input {name} cannot be made an array: {err}.") from err
     return inputs
@@ -39,7 +39,7 @@ def read_inputs(pairs: Sequence[str], announced: Announcement | None) -> dict[st
 def read_parameters(pairs: Sequence[str]) -> dict[str, Any]:
     """Parameters by name; values are JSON, else text. Raises UsageError."""
     texts = dict(split_pair(pair, "--parameter") for pair in pairs)
-    parameters = {name: _json_or_text(text) for name, text in texts.items()}
+    parameters = {name: _json_or_text(text, f"--parameter {name}") for name, text in texts.items()}
     wrong = [name for name, value in parameters.items() if not isinstance(value, bool | int | float | str)]
     if wrong:
         raise UsageError(f"--parameter {wrong[0]} is no text, number or boolean: give one of these.")
@@ -54,15 +54,17 @@ def split_pair(pair: str, flag: str) -> tuple[str, str]:
     return name, text
 
 
-def _read_value(text: str) -> Any:
-    return Path(text[1:]) if text.startswith("@") else _json_or_text(text)
+def _read_value(text: str, where: str) -> Any:
+    return Path(text[1:]) if text.startswith("@") else _json_or_text(text, where)
 
 
-def _json_or_text(text: str) -> Any:
+def _json_or_text(text: str, where: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:
         return text
+    except RecursionError as err:
+        raise UsageError(f"{where} has too many lists within lists: give one for each axis.") from err
 
 
 def to_array(value: Any, spec: TensorAnnouncement | None) -> Array:

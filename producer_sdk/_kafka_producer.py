@@ -12,13 +12,14 @@ from aiokafka.errors import (
     ProducerClosed,
     RecordListTooLargeError,
     RecordTooLargeError,
+    UnknownTopicOrPartitionError,
 )
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from ._kafka_faults import in_words
 from ._kafka_options import KafkaOptions
 from ._kafka_session import Session
-from .broker import BrokerError, Outgoing, Placed
+from .broker import BrokerError, NoSuchPlace, Outgoing, Placed
 from .errors import HeadraceError, PayloadTooLarge
 
 _TOO_LARGE = (MessageSizeTooLargeError, RecordListTooLargeError, RecordTooLargeError)
@@ -66,9 +67,13 @@ class KafkaProducer:
             session = self._session
             if session is None or session.broken:
                 session = await self._renewed()
-            known = session.topics.get(topic) or await session.look_up(topic)
+            known = session.topics.get(topic)
+            if known is not None and partition in known.partitions:
+                place = known.partitions[partition]
+            else:
+                place = await session.place(topic, partition, record.key)
             try:
-                future = await session.send(known.place(partition, record.key), record)
+                future = await session.send(place, record)
                 return Acknowledged(future, session, topic, record)
             except ProducerClosed:
                 session.broken = True  # it ended while the record waited for room: the record goes with the next
@@ -79,8 +84,7 @@ class KafkaProducer:
         session = self._session
         if session is None or session.broken:
             session = await self._renewed()
-        known = session.topics.get(topic) or await session.look_up(topic)
-        place = known.place(partition, None)
+        place = await session.place(topic, partition, None)
         batches = self._packed(session, topic, records)
         acknowledgements: list[asyncio.Future[Any]] = []
         try:
@@ -173,4 +177,6 @@ def _fault(err: KafkaError, topic: str, size: int) -> HeadraceError:
         return PayloadTooLarge(
             f"the record for topic {topic!r} has {size} bytes: more than the topic's max.message.bytes"
         )
+    if isinstance(err, UnknownTopicOrPartitionError):
+        return NoSuchPlace(f"the record for topic {topic!r} was not taken: the topic or its partition is gone")
     return BrokerError(f"the record for topic {topic!r} was not acknowledged and may have arrived: {in_words(err)}")

@@ -15,13 +15,18 @@ from typing import Any, NamedTuple
 
 from aiokafka import AIOKafkaProducer
 from aiokafka import TopicPartition as KafkaPartition
-from aiokafka.errors import KafkaTimeoutError, MessageSizeTooLargeError, ProducerClosed
+from aiokafka.errors import (
+    KafkaTimeoutError,
+    MessageSizeTooLargeError,
+    ProducerClosed,
+    UnknownTopicOrPartitionError,
+)
 from aiokafka.partitioner import murmur2
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from ._kafka_faults import KAFKA_FAULTS, in_words, no_connection
 from ._kafka_options import KafkaOptions
-from .broker import BrokerError, Outgoing
+from .broker import BrokerError, NoSuchPlace, Outgoing
 
 _KILL_LIMIT_S = 1.0
 _TRIM_AT = 10_000
@@ -36,13 +41,13 @@ class KnownTopic(NamedTuple):
     spread: Iterator[KafkaPartition]
 
     def place(self, partition: int | None, key: bytes | None) -> KafkaPartition:
-        """That partition, else one by Kafka's hash of the key, else the next. Raises BrokerError if there is none."""
+        """That partition, else one by Kafka's hash of the key, else the next. Raises NoSuchPlace if there is none."""
         if partition is None:
             if key is None:
                 return next(self.spread)
             partition = (murmur2(key) & 0x7FFFFFFF) % len(self.partitions)
         if partition not in self.partitions:
-            raise BrokerError(f"topic {self.name!r} has no partition {partition}: it has {len(self.partitions)}")
+            raise NoSuchPlace(f"topic {self.name!r} has no partition {partition}: it has {len(self.partitions)}")
         return self.partitions[partition]
 
 
@@ -84,16 +89,35 @@ class Session:
         except asyncio.CancelledError:
             await self._kill()
             raise
-        self.producer.client.cluster.add_listener(lambda _: self.topics.clear())
+        self.producer.client.cluster.add_listener(self._on_change)
 
-    async def look_up(self, topic: str) -> KnownTopic:
-        """The topic's partitions. The look-up asks for all topics, as asking for one could create it.
+    def _on_change(self, cluster: Any) -> None:
+        """Forget the topics, and give up what waits for a partition that is gone: it would wait until its time."""
+        self.topics.clear()
+        for place, batches in list(self._accumulator._batches.items()):
+            if place.partition not in (cluster.partitions_for_topic(place.topic) or ()):
+                self.broken = True
+                for batch in batches:
+                    batch.failure(UnknownTopicOrPartitionError())
+                    batch.future.exception()  # who does not wait for it wants no log entry
+                    batch._drain_waiter.exception()
+
+    async def place(self, topic: str, partition: int | None, key: bytes | None) -> KafkaPartition:
+        """Where a record goes. A partition that is not known is looked for once more: topics grow.
 
         Raises:
-            BrokerError: there is no such topic, or no answer.
+            NoSuchPlace: there is no such topic or partition.
+            BrokerError: no answer.
         """
+        known = self.topics.get(topic) or await self._look_up(topic)
+        if partition is not None and partition not in known.partitions:
+            known = await self._look_up(topic, again=True)
+        return known.place(partition, key)
+
+    async def _look_up(self, topic: str, *, again: bool = False) -> KnownTopic:
+        """The topic's partitions. The look-up asks for all topics, as asking for one could create it."""
         client = self.producer.client
-        if client.cluster.partitions_for_topic(topic) is None:
+        if again or client.cluster.partitions_for_topic(topic) is None:
             try:
                 async with asyncio.timeout(self._timeout_s):
                     await client.force_metadata_update()
@@ -101,7 +125,7 @@ class Session:
                 raise BrokerError(f"Kafka at {self._name} did not list its topics: {in_words(err)}") from err
         partitions = client.cluster.partitions_for_topic(topic)
         if not partitions:
-            raise BrokerError(f"topic {topic!r} does not exist at {self._name}: create it first")
+            raise NoSuchPlace(f"topic {topic!r} does not exist at {self._name}: create it first")
         led = client.cluster.available_partitions_for_topic(topic) or partitions
         known = self._known.get(topic)
         if known is None or (known.partitions.keys(), known.led) != (partitions, led):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from itertools import count
 from typing import NamedTuple
 
-from .broker import BrokerError, Headers, Outgoing, Placed, Topic, TopicPartition
+from .broker import BrokerError, Headers, NoSuchPlace, Outgoing, Placed, Topic, TopicPartition
 from .errors import PayloadTooLarge
 
 _FRAMING_BYTES = 85  # what Kafka adds to a batch of one record, at most
@@ -82,10 +82,10 @@ class Logs:
         partitions = self._partitions(partition.topic)
         if not 0 <= partition.partition < len(partitions):
             count = len(partitions)
-            raise BrokerError(f"topic {partition.topic!r} has no partition {partition.partition}: it has {count}")
+            raise NoSuchPlace(f"topic {partition.topic!r} has no partition {partition.partition}: it has {count}")
         return partitions[partition.partition]
 
     def _partitions(self, topic: str) -> list[list[MemoryRecord]]:
         if topic not in self._topics:
-            raise BrokerError(f"topic {topic!r} does not exist in memory: create it first")
+            raise NoSuchPlace(f"topic {topic!r} does not exist in memory: create it first")
         return self._topics[topic]

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import NamedTuple
 
-from .broker import Acknowledgement, Admin, BrokerError, Outgoing, Producer
+from .broker import Acknowledgement, Admin, BrokerError, NoSuchPlace, Outgoing, Producer
 from .errors import HeadraceError, PayloadTooLarge, UnknownModel
 from .topics import Topics
 
@@ -30,12 +30,20 @@ class Sending(NamedTuple):
 class Route:
     """Where requests for one lane of a model go: each partition in turn, from a random one on."""
 
-    __slots__ = ("_turns", "topic")
+    __slots__ = ("_partitions", "_turns", "lane", "model", "topic")
 
-    def __init__(self, topic: str, partitions: int) -> None:
-        first = random.randrange(partitions)
+    def __init__(self, topic: str, partitions: int, model: str, lane: str) -> None:
         self.topic = topic
-        self._turns = itertools.cycle([*range(first, partitions), *range(first)])
+        self.model = model
+        self.lane = lane
+        self._partitions = 0
+        self.resize(partitions)
+
+    def resize(self, partitions: int) -> None:
+        if partitions != self._partitions:
+            self._partitions = partitions
+            first = random.randrange(partitions)
+            self._turns = itertools.cycle([*range(first, partitions), *range(first)])
 
     def next_partition(self) -> int:
         partition: int = next(self._turns)
@@ -56,8 +64,9 @@ class Sender:
         self._routes: dict[tuple[str, str], Route] = {}
         self._listing: Mapping[str, int] = {}
         self._listed_at_s = -LISTING_AGE_S
+        self._listings = 0
         self._looking = asyncio.Lock()
-        self._unacknowledged: deque[tuple[str, Acknowledgement]] = deque()
+        self._unacknowledged: deque[tuple[Route, Sending, Acknowledgement]] = deque()
         self._watch_wanted = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -77,24 +86,64 @@ class Sender:
             UnknownModel: it has no topic.
             BrokerError: the topics could not be listed.
         """
-        topic = self._topics.requests(model, lane)
         async with self._looking:
-            now_s = asyncio.get_running_loop().time()
-            age_s = now_s - self._listed_at_s
-            if age_s >= LISTING_AGE_S or (topic not in self._listing and age_s >= LOOK_AGAIN_S):
-                await self._list(topic, now_s)
-            if not self._listing.get(topic):
-                raise UnknownModel(f"model {model!r} is not known here: there is no topic {topic}")
-            return self._routes.setdefault((model, lane), Route(topic, self._listing[topic]))
+            return await self._find(model, lane)
+
+    async def _find(self, model: str, lane: str) -> Route:
+        topic = self._topics.requests(model, lane)
+        now_s = asyncio.get_running_loop().time()
+        age_s = now_s - self._listed_at_s
+        if age_s >= LISTING_AGE_S or (topic not in self._listing and age_s >= LOOK_AGAIN_S):
+            try:
+                await self._list(now_s)
+            except BrokerError:
+                if topic not in self._listing:
+                    raise
+                self._listed_at_s = now_s  # a known topic is most likely still there: ask again later
+        partitions = self._listing.get(topic)
+        if not partitions:
+            raise self._unknown(model, topic)
+        route = self._routes.get((model, lane))
+        if route is None:
+            route = self._routes[model, lane] = Route(topic, partitions, model, lane)
+        route.resize(partitions)
+        return route
 
     async def publish(self, route: Route, record: Outgoing) -> Acknowledgement:
         """Hand over a record; await the result for its acknowledgement."""
-        return await self._producer.publish(route.topic, record, route.next_partition())
+        seen = self._listings
+        try:
+            return await self._producer.publish(route.topic, record, route.next_partition())
+        except NoSuchPlace:
+            await self._renew(route, seen)
+            return await self._producer.publish(route.topic, record, route.next_partition())
+
+    async def deliver(self, route: Route, record: Outgoing) -> None:
+        """Publish a record and wait for its acknowledgement. One whose topic was made anew meanwhile is placed anew."""
+        try:
+            await (await self.publish(route, record))
+        except NoSuchPlace:
+            await self._renew(route, self._listings)
+            await (await self.publish(route, record))
+
+    async def _renew(self, route: Route, seen: int) -> None:
+        """Count the partitions again after a topic was made anew. Many who find out together ask once.
+
+        Raises:
+            UnknownModel: the topic is gone.
+            BrokerError: the topics could not be listed.
+        """
+        async with self._looking:
+            if self._listings == seen:
+                await self._list(asyncio.get_running_loop().time())
+            if not self._listing.get(route.topic):
+                raise self._unknown(route.model, route.topic)
+            route.resize(self._listing[route.topic])
 
     async def send(self, route: Route, sending: Sending) -> None:
         """Hand over a request; a refusal that comes later is told to `failed`."""
-        acknowledgement = await self._producer.publish(route.topic, sending.record, route.next_partition())
-        self._unacknowledged.append((sending.id, acknowledgement))
+        acknowledgement = await self.publish(route, sending.record)
+        self._unacknowledged.append((route, sending, acknowledgement))
         self._watch_wanted.set()
 
     async def send_alone(self, route: Route, sending: Sending) -> None:
@@ -114,26 +163,25 @@ class Sender:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _list(self, topic: str, now_s: float) -> None:
-        try:
-            listing = await self._admin.topics()
-        except BrokerError:
-            if topic not in self._listing:
-                raise
-            self._listed_at_s = now_s  # a known topic is most likely still there: ask again later
-            return
+    async def _list(self, now_s: float) -> None:
+        listing = await self._admin.topics()
         if listing != self._listing:
             self._routes.clear()
         self._listing = listing
+        self._listings += 1
         self._listed_at_s = now_s
+
+    @staticmethod
+    def _unknown(model: str, topic: str) -> UnknownModel:
+        return UnknownModel(f"model {model!r} is not known here: there is no topic {topic}")
 
     async def _send_together(self, route: Route, sendings: Sequence[Sending]) -> None:
         try:
             await self._producer.publish_batch(
                 route.topic, route.next_partition(), [sending.record for sending in sendings]
             )
-        except PayloadTooLarge:
-            # One of them is: alone, each gets its own outcome. What arrives twice is answered once.
+        except (PayloadTooLarge, NoSuchPlace):
+            # Alone, each gets its own outcome or another place. What arrives twice is answered once.
             for sending in sendings:
                 await self.send_alone(route, sending)
         except HeadraceError as err:
@@ -144,12 +192,22 @@ class Sender:
         while True:
             await self._watch_wanted.wait()
             while self._unacknowledged:
-                id, acknowledgement = self._unacknowledged.popleft()
+                route, sending, acknowledgement = self._unacknowledged.popleft()
                 try:
                     await acknowledgement
+                except NoSuchPlace:
+                    self._spawn(self._send_again(route, sending), "headrace-send-again")
                 except HeadraceError as err:
-                    self._tell(id, err)
+                    self._tell(sending.id, err)
             self._watch_wanted.clear()
+
+    async def _send_again(self, route: Route, sending: Sending) -> None:
+        """Place a request anew whose topic went away while it waited there; only once."""
+        try:
+            await self._renew(route, self._listings)
+            await (await self.publish(route, sending.record))
+        except HeadraceError as err:
+            self._tell(sending.id, err)
 
     def _tell(self, id: str, err: HeadraceError) -> None:
         own = copy.copy(err)  # several requests may have failed by one error

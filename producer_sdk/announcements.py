@@ -1,19 +1,24 @@
 """What workers announce on the control topic: which models they serve, with their signatures and state.
 
-Key `worker/<worker>/<model>`, value JSON; a tombstone when the worker leaves. An announcement older than three of its
-own heartbeats is stale.
+Key `worker/<worker>/<model>`, value JSON; a tombstone when the worker leaves. A worker not heard for three of its own
+heartbeats is stale.
 """
 
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Annotated
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
+from .errors import InvalidRequest
 from .tensors import Datatype
+from .topics import check_model_name, shown
 
 HEARTBEATS_UNTIL_STALE = 3
+MAX_HEARTBEAT_S = 60.0
+MAX_NAME_CHARS = 128
 
 
 class ModelState(StrEnum):
@@ -41,8 +46,8 @@ class Announcement(Struct, frozen=True, omit_defaults=True):
         model: name.
         versions: versions served; the last is the default.
         state: see ModelState.
-        at_ms: epoch milliseconds by the worker's clock.
-        heartbeat_s: how often it is repeated.
+        at_ms: epoch milliseconds by the worker's clock, which nothing else is judged by.
+        heartbeat_s: how often it is repeated; at most a minute.
         platform: Open Inference Protocol platform name.
         inputs, outputs: signature of the default version; empty until loaded.
         max_batch_size: most rows a record may hold.
@@ -57,23 +62,24 @@ class Announcement(Struct, frozen=True, omit_defaults=True):
     versions: tuple[str, ...]
     state: ModelState
     at_ms: int
-    heartbeat_s: float
+    heartbeat_s: Annotated[float, Meta(gt=0, le=MAX_HEARTBEAT_S)]
     platform: str = ""
     inputs: tuple[TensorAnnouncement, ...] = ()
     outputs: tuple[TensorAnnouncement, ...] = ()
-    max_batch_size: int = 0
-    max_record_bytes: int = 0
+    max_batch_size: Annotated[int, Meta(ge=0, le=(1 << 31) - 1)] = 0
+    max_record_bytes: Annotated[int, Meta(ge=0, le=(1 << 31) - 1)] = 0
     v1_input: str = "prompt"
     v1_output: str | None = None
-    default_deadline_s: float | None = None
+    default_deadline_s: Annotated[float, Meta(gt=0)] | None = None
     reason: str = ""
 
     @property
     def key(self) -> bytes:
         return f"worker/{self.worker}/{self.model}".encode()
 
-    def is_stale(self, now_ms: int) -> bool:
-        return now_ms - self.at_ms > HEARTBEATS_UNTIL_STALE * self.heartbeat_s * 1000
+    @property
+    def stale_after_s(self) -> float:
+        return HEARTBEATS_UNTIL_STALE * self.heartbeat_s
 
 
 _encoder = msgspec.json.Encoder()
@@ -84,9 +90,28 @@ def encode_announcement(announcement: Announcement) -> bytes:
     return _encoder.encode(announcement)
 
 
-def decode_announcement(value: bytes) -> Announcement | None:
-    """The announcement, or None for a value that is none (of a later release, or foreign)."""
+def read_announcement(value: bytes) -> Announcement:
+    """The announcement of a record.
+
+    Raises:
+        InvalidRequest: it is none (of a later release, or foreign), or says what no worker can mean.
+    """
     try:
-        return _decoder.decode(value)
-    except msgspec.MsgspecError:
+        announcement = _decoder.decode(value)
+    except msgspec.MsgspecError as err:
+        raise InvalidRequest(str(err)) from err
+    check_model_name(announcement.model)
+    for name in (announcement.worker, *announcement.versions):
+        if not 0 < len(name) <= MAX_NAME_CHARS or not name.isprintable():
+            raise InvalidRequest(
+                f"worker or version {shown(name)} is not valid: use 1 to {MAX_NAME_CHARS} printable characters"
+            )
+    return announcement
+
+
+def decode_announcement(value: bytes) -> Announcement | None:
+    """As `read_announcement`, but None for a value that is none."""
+    try:
+        return read_announcement(value)
+    except InvalidRequest:
         return None

@@ -20,6 +20,10 @@ class BrokerError(Internal):
     """The broker did not do what was asked; for a publish, whether the record arrived may be unknown."""
 
 
+class NoSuchPlace(BrokerError):
+    """The topic or its partition does not exist; nothing was published."""
+
+
 class CommitRefused(BrokerError):
     """The group no longer knows this member: its partitions belong to somebody else."""
 
@@ -113,6 +117,7 @@ class Producer(Protocol):
 
         Raises (here or from the result):
             PayloadTooLarge: larger than the limit of the client or the topic.
+            NoSuchPlace: there is no such topic, or it has fewer partitions.
             BrokerError: not acknowledged in time, or refused.
         """
         ...

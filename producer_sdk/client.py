@@ -206,7 +206,7 @@ class Client:
         try:
             value, now_ms = encode_call(call, id, inputs, self._encoding, address)
             route = sender.known_route(call.model, call.lane) or await sender.route(call.model, call.lane)
-            await (await sender.publish(route, Outgoing(id.encode(), value, (), now_ms)))
+            await sender.deliver(route, Outgoing(id.encode(), value, (), now_ms))
         except HeadraceError as err:
             err.id = id
             raise

@@ -1,24 +1,43 @@
-"""Which models are served: what the workers announce on the control topic, kept up to date by one reader."""
+"""Which models are served: what the workers announce on the control topic, kept up to date by one reader.
+
+Ages count from when the reader heard an announcement, by its own clock: those of the workers may be wrong.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ._follow import Follower
-from .announcements import HEARTBEATS_UNTIL_STALE, Announcement, ModelState, decode_announcement
+from .announcements import Announcement, ModelState, read_announcement
 from .broker import Broker, BrokerError, Record, TopicPartition
+from .errors import InvalidRequest
 from .system_topics import ensure_system_topics
-from .topics import Topics
+from .topics import Topics, shown
 
 MAX_KEYS = 10_000
 FORGOTTEN_AFTER_S = 3600.0  # a model that no live worker has announced for so long is unknown again
 CATCH_UP_S = 30.0
+CLOCK_SKEW_S = 5.0  # how far ahead of ours the clock of a worker is believed
 _WORKER_KEY = b"worker/"
 _ORDER = (ModelState.READY, ModelState.LOADING, ModelState.UNAVAILABLE)
+
+log = logging.getLogger(__name__)
+
+
+class Heard(Struct, frozen=True):
+    """An announcement and when it was heard, in seconds of the listener's clock."""
+
+    said: Announcement
+    at_s: float
+
+    def is_stale(self, now_s: float) -> bool:
+        return now_s - self.at_s > self.said.stale_after_s
 
 
 class ModelView(Struct, frozen=True):
@@ -26,9 +45,9 @@ class ModelView(Struct, frozen=True):
 
     Attributes:
         name: of the model.
-        versions: served by workers that are READY, else announced by any; the newest announcement's come last.
+        versions: served by workers that are READY, else announced by any; those of `newest` come last.
         state: READY if any live worker is, else LOADING if any is, else UNAVAILABLE.
-        newest: the newest announcement of a worker in that state; signature and limits are read from it.
+        newest: the announcement last heard of a worker in that state; signature and limits are read from it.
         workers: live workers that announce the model.
         ready_workers: those of them that are READY.
         reasons: why the others are not, each once.
@@ -45,17 +64,17 @@ class ModelView(Struct, frozen=True):
 
 class _Remembered(Struct, frozen=True):
     view: ModelView | None
-    until_ms: float
+    until_s: float
 
 
-def model_view(announcements: Iterable[Announcement], now_ms: int) -> ModelView | None:
+def model_view(heard: Iterable[Heard], now_s: float) -> ModelView | None:
     """What announcements of one model amount to; None when all were forgotten long ago."""
-    known = [a for a in announcements if now_ms - a.at_ms <= FORGOTTEN_AFTER_S * 1000]
+    known = sorted((h for h in heard if now_s - h.at_s <= FORGOTTEN_AFTER_S), key=lambda h: h.at_s)
     if not known:
         return None
-    live = [a for a in known if not a.is_stale(now_ms)]
+    live = [h.said for h in known if not h.is_stale(now_s)]
     state = next((s for s in _ORDER if any(a.state is s for a in live)), ModelState.UNAVAILABLE)
-    best = sorted((a for a in live if a.state is state), key=lambda a: a.at_ms) or [max(known, key=lambda a: a.at_ms)]
+    best = [a for a in live if a.state is state] or [known[-1].said]
     versions = [version for a in reversed(best) for version in reversed(a.versions)]
     reasons = [a.reason for a in live if a.state is not ModelState.READY and a.reason]
     if not live:
@@ -72,14 +91,28 @@ def model_view(announcements: Iterable[Announcement], now_ms: int) -> ModelView 
 
 
 class ModelDirectory:
-    """Keeps the newest announcement of each worker and model. Belongs to one event loop."""
+    """Keeps the newest announcement of each worker and model. Belongs to one event loop.
 
-    def __init__(self, broker: Broker, topics: Topics, max_keys: int = MAX_KEYS) -> None:
+    `clock` gives seconds that only go up, `wall_clock` seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        topics: Topics,
+        max_keys: int = MAX_KEYS,
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
         self._broker = broker
         self._topics = topics
         self._max_keys = max_keys
-        self._announced: dict[bytes, Announcement] = {}
-        self._by_model: dict[str, dict[bytes, Announcement]] = {}
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self._clock_began_s = 0.0  # when our clock was 0, in seconds since the epoch
+        self._announced: dict[bytes, Heard] = {}
+        self._by_model: dict[str, dict[bytes, Heard]] = {}
+        self._refused: set[bytes] = set()
         self._remembered: dict[str, _Remembered] = {}
         self._follower = Follower(broker, TopicPartition(topics.control, 0), self._take, from_end=False)
 
@@ -105,6 +138,7 @@ class ModelDirectory:
             await ensure_system_topics(admin, self._topics)
         finally:
             await admin.stop()
+        self._clock_began_s = self._wall_clock() - self._clock()
         await self._follower.start()
         try:
             async with asyncio.timeout(CATCH_UP_S):
@@ -120,23 +154,20 @@ class ModelDirectory:
         """Stop reading; what was read stays."""
         await self._follower.stop()
 
-    def models(self, now_ms: int | None = None) -> dict[str, ModelView]:
-        """The models known at a point in time (epoch milliseconds, None is now), by name in order."""
-        now_ms = int(time.time() * 1000) if now_ms is None else now_ms
-        views = {name: self.get(name, now_ms) for name in sorted(self._by_model)}
+    def models(self) -> dict[str, ModelView]:
+        """The models known now, by name in order."""
+        views = {name: self.get(name) for name in sorted(self._by_model)}
         return {name: view for name, view in views.items() if view is not None}
 
-    def get(self, model: str, now_ms: int | None = None) -> ModelView | None:
+    def get(self, model: str) -> ModelView | None:
         """One model; None when it is unknown."""
-        announced = self._by_model.get(model)
-        if announced is None:
+        heard = self._by_model.get(model)
+        if heard is None:
             return None
-        now_ms = int(time.time() * 1000) if now_ms is None else now_ms
+        now_s = self._clock()
         remembered = self._remembered.get(model)
-        if remembered is None or now_ms > remembered.until_ms:
-            remembered = _Remembered(
-                model_view(announced.values(), now_ms), _next_change_ms(announced.values(), now_ms)
-            )
+        if remembered is None or now_s > remembered.until_s:
+            remembered = _Remembered(model_view(heard.values(), now_s), _next_change_s(heard.values(), now_s))
             self._remembered[model] = remembered
         return remembered.view
 
@@ -147,34 +178,51 @@ class ModelDirectory:
             if record.value is None:
                 self._drop(record.key)
                 continue
-            announcement = decode_announcement(record.value)
-            if announcement is not None and announcement.key == record.key:
-                self._replace(record.key, announcement)
+            try:
+                self._replace(record.key, self._hear(record.key, record.value, record.timestamp))
+            except InvalidRequest as err:
+                self._refuse(record.key, err)
 
-    def _replace(self, key: bytes, announcement: Announcement) -> None:
+    def _hear(self, key: bytes, value: bytes, timestamp_ms: int) -> Heard:
+        said = read_announcement(value)
+        if said.key != key:
+            raise InvalidRequest("it speaks of another worker or model than its key")
+        now_s = self._clock()
+        stamped_s = min(now_s, timestamp_ms / 1000 - self._clock_began_s)
+        latest_ms = round(1000 * (stamped_s + self._clock_began_s + CLOCK_SKEW_S))
+        # What is read at the start may be old; what is read later was said just now, whatever its stamp.
+        return Heard(replace(said, at_ms=min(said.at_ms, latest_ms)), now_s if self.caught_up else stamped_s)
+
+    def _refuse(self, key: bytes, err: InvalidRequest) -> None:
+        if key not in self._refused and len(self._refused) < self._max_keys:
+            self._refused.add(key)
+            log.warning(
+                "Announcements under %s are passed over: %s",
+                shown(key.decode("utf-8", "replace")),
+                err.message,
+                extra={"action": "announcement_refused"},
+            )
+
+    def _replace(self, key: bytes, heard: Heard) -> None:
         self._drop(key)
         if len(self._announced) >= self._max_keys:
-            self._drop(min(self._announced, key=lambda k: self._announced[k].at_ms))
-        self._announced[key] = announcement
-        self._by_model.setdefault(announcement.model, {})[key] = announcement
-        self._remembered.pop(announcement.model, None)
+            self._drop(min(self._announced, key=lambda k: self._announced[k].at_s))
+        self._announced[key] = heard
+        self._by_model.setdefault(heard.said.model, {})[key] = heard
+        self._remembered.pop(heard.said.model, None)
 
     def _drop(self, key: bytes) -> None:
         old = self._announced.pop(key, None)
         if old is None:
             return
-        self._remembered.pop(old.model, None)
-        of_model = self._by_model[old.model]
+        self._remembered.pop(old.said.model, None)
+        of_model = self._by_model[old.said.model]
         del of_model[key]
         if not of_model:
-            del self._by_model[old.model]
+            del self._by_model[old.said.model]
 
 
-def _next_change_ms(announcements: Iterable[Announcement], now_ms: int) -> float:
-    """Until when a view stays true if nothing is announced; a view asked for an earlier time is not kept apart."""
-    ends = [
-        a.at_ms + life_s * 1000
-        for a in announcements
-        for life_s in (HEARTBEATS_UNTIL_STALE * a.heartbeat_s, FORGOTTEN_AFTER_S)
-    ]
-    return min((end for end in ends if end >= now_ms), default=float("inf"))
+def _next_change_s(heard: Iterable[Heard], now_s: float) -> float:
+    """Until when a view stays true if nothing is announced."""
+    ends = [h.at_s + life_s for h in heard for life_s in (h.said.stale_after_s, FORGOTTEN_AFTER_S)]
+    return min((end for end in ends if end >= now_s), default=float("inf"))

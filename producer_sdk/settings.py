@@ -22,6 +22,7 @@ from .topics import Topics
 VARIABLE_PREFIX = "HEADRACE_"
 TEST_VARIABLES = "HEADRACE_TEST_"
 MASK = "***"
+HIGHEST_PORT = 65535
 Settings = TypeVar("Settings", bound=Struct)
 
 # What Kubernetes puts into every container for a Service whose name begins with "headrace".
@@ -79,6 +80,8 @@ class KafkaSettings(Struct, frozen=True, kw_only=True):
         for server in self.bootstrap_servers.split(","):
             if not re.fullmatch(r"\s*\S+:\d{1,5}\s*", server):
                 raise ValueError(f"bootstrap_servers holds {server!r}: write HOST:PORT, several separated by commas")
+            if not 1 <= int(server.rpartition(":")[2]) <= HIGHEST_PORT:
+                raise ValueError(f"bootstrap_servers holds {server!r}: a port is a number from 1 to {HIGHEST_PORT}")
         self._check_sasl()
         self._check_ssl()
 

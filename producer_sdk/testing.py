@@ -31,7 +31,7 @@ Answer = Callable[[dict[str, Array]], Mapping[str, Any]]
 
 _POLL_S = 0.5
 _MAX_RECORDS = 64
-_HEARTBEAT_S = 3600.0
+_HEARTBEAT_S = 60.0
 
 
 class FakeWorker:
@@ -82,6 +82,7 @@ class FakeWorker:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._leaving = True
         await self._announce(None)
         await self._stop()
         if self._serving is not None:
@@ -105,7 +106,11 @@ class FakeWorker:
 
     async def _serve(self) -> None:
         try:
+            announced_s = time.monotonic()
             while not self._leaving:
+                if time.monotonic() - announced_s > _HEARTBEAT_S:
+                    await self._announce(self._announcement())
+                    announced_s = time.monotonic()
                 for partition, records in (await self._consumer.poll(_MAX_RECORDS, _POLL_S)).items():
                     await self._take(TopicPartition(*partition), records)
         except BrokerError:

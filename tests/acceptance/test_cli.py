@@ -160,5 +160,20 @@ def test_debug_adds_the_traceback() -> None:
     assert "Traceback" in headrace("--debug", "worker", "--admin-port", "many").stderr
 
 
+def test_a_port_that_cannot_be_is_wrong_usage() -> None:
+    done = headrace("infer", "m", "--input", "x=1", "--bootstrap-servers", "::1:99999")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "a port is a number from 1 to 65535" in done.stderr
+
+
+def test_python_m_headrace_takes_no_file_of_the_working_folder_for_its_own(tmp_path: Path) -> None:
+    for name in ("workers.py", "schemas.py", "queue.py", "gateway.py", "typer.py"):
+        (tmp_path / name).write_text("raise SystemExit('a file of the user shadows headrace')\n")
+    command = [sys.executable, "-m", "headrace", "worker", "--help"]
+    done = subprocess.run(command, env=environment(), cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "--session-timeout-s" in done.stdout
+
+
 def test_version_is_json_too() -> None:
     assert result("version")["wire"] == 1

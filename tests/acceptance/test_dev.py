@@ -5,6 +5,8 @@ import signal
 import socket
 import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -79,6 +81,17 @@ def test_usual_ports_that_are_taken_are_passed_by(tmp_path: Path) -> None:
         with dev("--json", cwd=tmp_path) as stack:
             assert not stack.document["gateway"].endswith(":8000")
             assert stack.stop(signal.SIGTERM) == 0
+
+
+def test_two_stacks_started_at_once_both_serve(tmp_path: Path) -> None:
+    with ThreadPoolExecutor() as threads, ExitStack() as stacks:
+        starts = [threads.submit(stacks.enter_context, dev("--json", cwd=tmp_path)) for _ in range(2)]
+        one, other = (start.result().document for start in starts)
+    assert {key: one[key] == other[key] for key in ("bootstrap_servers", "gateway", "gateway_admin")} == {
+        "bootstrap_servers": False,
+        "gateway": False,
+        "gateway_admin": False,
+    }
 
 
 def test_a_named_port_that_is_taken_is_wrong_usage() -> None:

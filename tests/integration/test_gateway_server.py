@@ -9,8 +9,9 @@ from contextlib import asynccontextmanager
 import httpx
 import pytest
 
-from gateway.listen import MAX_HEAD_BYTES, HttpServer, open_socket
+from gateway.listen import HttpServer, open_socket
 from gateway.parts import Parts
+from gateway.protocol import MAX_HEAD_BYTES, ConnectionLimits
 from gateway.settings import GatewaySettings
 from producer_sdk.announcements import Announcement, ModelState, encode_announcement
 from producer_sdk.broker import Outgoing
@@ -23,6 +24,7 @@ from producer_sdk.topics import Topics
 
 BODY = {"inputs": [{"name": "x", "shape": [1, 2], "datatype": "FP32", "data": [1, 2]}]}
 INFER = "/v2/models/mlp/infer"
+LIMITS = ConnectionLimits(head_timeout_s=10.0, max_connections=100)
 
 
 class Running:
@@ -43,11 +45,12 @@ class Running:
 
 
 @asynccontextmanager
-async def serving(broker: MemoryBroker) -> AsyncIterator[Running]:
+async def serving(broker: MemoryBroker, limits: ConnectionLimits = LIMITS) -> AsyncIterator[Running]:
     parts = Parts(GatewaySettings(max_body_bytes=100_000))
     async with parts.open(broker) as app:
         with open_socket("127.0.0.1", 0) as listening:
-            server = HttpServer(app)
+            server = HttpServer(app, limits)
+            listening.listen()
             task = asyncio.create_task(server.serve([listening]))
             yield Running(parts, listening.getsockname()[1])
             server.should_exit = True
@@ -124,7 +127,7 @@ async def announce_without_worker(broker: MemoryBroker) -> None:
     admin, producer = broker.admin(), broker.producer()
     await ensure_system_topics(admin, Topics())
     await admin.create_topics(model_topics(Topics(), "mlp", partitions=1))
-    announcement = Announcement("w0", "mlp", ("1",), ModelState.READY, round(time.time() * 1000), 3600.0)
+    announcement = Announcement("w0", "mlp", ("1",), ModelState.READY, round(time.time() * 1000), 60.0)
     await producer.start()
     await (await producer.publish(Topics().control, Outgoing(announcement.key, encode_announcement(announcement))))
     await producer.stop()
@@ -143,6 +146,57 @@ async def test_a_caller_that_hangs_up_is_forgotten(broker: MemoryBroker) -> None
             await asyncio.sleep(0.01)
         assert (door.inflight, door.inflight_by_model, door.body_bytes) == (0, {}, 0)
         assert b'code="CANCELLED",model="mlp",surface="oip"} 1.0' in running.parts.metrics.text()
+
+
+@pytest.mark.parametrize(
+    ("sent", "answer"),
+    [
+        (b"GET / HTTP/1.1\r\nx: ", b"HTTP/1.1 400"),
+        (b"\r\n", b""),
+        (b"", b""),
+        (b"GET / HTTP/1.1\r\n\r\nGET", b"HTTP/1.1 200"),
+    ],
+)
+async def test_a_head_that_does_not_arrive_in_time_ends_the_connection(
+    broker: MemoryBroker, sent: bytes, answer: bytes
+) -> None:
+    async with serving(broker, ConnectionLimits(head_timeout_s=0.2, max_connections=100)) as running:
+        began = time.monotonic()
+        assert (await running.raw(sent))[:12] == answer
+    assert time.monotonic() - began > 0.19
+
+
+async def test_one_connection_too_many_is_refused(broker: MemoryBroker) -> None:
+    async with serving(broker, ConnectionLimits(head_timeout_s=10.0, max_connections=1)) as running:
+        _, writer = await asyncio.open_connection("127.0.0.1", running.port)
+        refused = await running.raw(b"")
+        writer.close()
+        await writer.wait_closed()
+    assert refused.startswith(b"HTTP/1.1 503 ")
+    assert json.loads(refused.partition(b"\r\n\r\n")[2])["code"] == "QUEUE_FULL"
+
+
+@pytest.mark.parametrize("version", [b"1.1", b"1.0"])
+async def test_a_caller_that_ends_only_its_sending_side_is_answered(running: Running, version: bytes) -> None:
+    body = json.dumps(BODY).encode()
+    head = b"POST %s HTTP/%s\r\nhost: a\r\ncontent-length: %d\r\n\r\n" % (INFER.encode(), version, len(body))
+    reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
+    writer.write(head + body)
+    writer.write_eof()
+    answer = (await asyncio.wait_for(reader.read(), 5)).removeprefix(b"HTTP/1.1 100 Continue\r\n\r\n")
+    writer.close()
+    await writer.wait_closed()
+    assert answer.startswith(b"HTTP/1.1 200 ")
+    assert json.loads(answer.partition(b"\r\n\r\n")[2])["outputs"][0]["data"] == [2.0, 4.0]
+
+
+async def test_a_body_that_ends_too_early_is_not_waited_for(running: Running) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
+    writer.write(b"POST /v1/infer HTTP/1.1\r\nhost: a\r\ncontent-length: 20\r\n\r\n{")
+    writer.write_eof()
+    assert await asyncio.wait_for(reader.read(), 2) == b""
+    writer.close()
+    await writer.wait_closed()
 
 
 async def test_a_record_past_kafkas_limit_is_a_413(broker: MemoryBroker) -> None:

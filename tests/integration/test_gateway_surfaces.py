@@ -25,7 +25,7 @@ MLP = Announcement(
     ("1", "2"),
     ModelState.READY,
     0,
-    3600.0,
+    60.0,
     platform="onnx_onnxv1",
     inputs=(TensorAnnouncement("x", Datatype.FP32, (2,)),),
     outputs=(TensorAnnouncement("y", Datatype.FP32, (2,)),),

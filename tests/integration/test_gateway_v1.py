@@ -40,14 +40,18 @@ async def gateway(*, broker: MemoryBroker, v1_model: str | None = None) -> Async
             yield http
 
 
-async def announce(broker: MemoryBroker, model: str = "shouter", **changed: Any) -> None:
-    now_ms = round(time.time() * 1000) + 1000
-    fields: dict[str, Any] = {"inputs": (PROMPT,), "outputs": (SCORES, OUTPUT), "at_ms": now_ms, "heartbeat_s": 3600.0}
+async def announce(broker: MemoryBroker, model: str = "shouter", age_s: float = 0.0, **changed: Any) -> None:
+    now_ms = round((time.time() - age_s) * 1000)
+    fields: dict[str, Any] = {"inputs": (PROMPT,), "outputs": (SCORES, OUTPUT), "at_ms": now_ms, "heartbeat_s": 60.0}
     announcement = Announcement("w0", model, ("1",), ModelState.READY, **{**fields, **changed})
     admin, producer = broker.admin(), broker.producer()
     await ensure_system_topics(admin, Topics())
     await producer.start()
-    await (await producer.publish(Topics().control, Outgoing(announcement.key, encode_announcement(announcement))))
+    await (
+        await producer.publish(
+            Topics().control, Outgoing(announcement.key, encode_announcement(announcement), (), now_ms)
+        )
+    )
     await producer.stop()
 
 
@@ -158,7 +162,7 @@ async def test_without_any_model_the_caller_is_told_to_come_back(broker: MemoryB
 
 
 async def test_a_model_whose_workers_are_gone_is_not_among_several(broker: MemoryBroker, shouter: FakeWorker) -> None:
-    await announce(broker, "other", heartbeat_s=0.0, at_ms=round(time.time() * 1000) - 60_000)
+    await announce(broker, "other", age_s=200.0)
     async with gateway(broker=broker) as http:
         assert len((await http.get("/")).json()["models"]) == 2
         assert (await http.post("/v1/infer", json={"prompt": "a"})).status_code == 200

@@ -103,6 +103,20 @@ def test_a_sample_for_one_prompt_uses_v1(tmp_path: Path) -> None:
     assert body_of(curl) == {"model": "m", "prompt": "hello"}
 
 
+def test_lists_nested_without_end_are_wrong_usage() -> None:
+    deep = "[" * 100_000
+    with pytest.raises(UsageError, match="--input x has too many lists"):
+        read_inputs([f"x={deep}"], None)
+    with pytest.raises(UsageError, match="--parameter x has too many lists"):
+        read_parameters([f"x={deep}"])
+
+
+@pytest.mark.parametrize("depth", [65, 900])
+def test_lists_nested_deeper_than_an_array_goes_are_wrong_usage(depth: int) -> None:
+    with pytest.raises(UsageError, match="--input x cannot be made an array"):
+        read_inputs([f"x={'[' * depth}1{']' * depth}"], announced(x(Datatype.FP32, 1)))
+
+
 @pytest.mark.parametrize("datatype", list(Datatype))
 def test_a_sample_fills_its_shape_with_values_of_the_datatype(datatype: Datatype, tmp_path: Path) -> None:
     model = announced(x(datatype, -1, 2), x(datatype, batched=False))

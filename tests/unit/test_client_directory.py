@@ -1,8 +1,11 @@
 """The model directory on the broker in memory."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from producer_sdk.announcements import Announcement, ModelState, encode_announcement
 from producer_sdk.broker import Outgoing
@@ -12,6 +15,7 @@ from producer_sdk.testing import FakeWorker, MemoryBroker
 from producer_sdk.topics import Topics
 
 TOPICS = Topics()
+NOW_S = 1_000_000_000.0
 NOW_MS = 1_000_000_000_000
 
 
@@ -33,76 +37,152 @@ async def announce(broker: MemoryBroker, announcement: Announcement) -> None:
 
 async def until(directory: ModelDirectory, *names: str) -> None:
     for _ in range(300):
-        if set(directory.models(NOW_MS)) == set(names):
+        if set(directory.models()) == set(names):
             return
         await asyncio.sleep(0.01)
-    pytest.fail(f"the models stay {list(directory.models(NOW_MS))}")
+    pytest.fail(f"the models stay {list(directory.models())}")
+
+
+class Clock:
+    """Time that a test sets."""
+
+    def __init__(self) -> None:
+        self.now_s = NOW_S
+
+    def __call__(self) -> float:
+        return self.now_s
 
 
 @pytest.fixture
-def broker() -> MemoryBroker:
-    return MemoryBroker()
+def clock() -> Clock:
+    return Clock()
 
 
-async def test_what_was_announced_before_is_there_when_start_returns(broker: MemoryBroker) -> None:
+@pytest.fixture
+def broker(clock: Clock) -> MemoryBroker:
+    return MemoryBroker(clock=clock)
+
+
+@pytest.fixture
+async def directory(broker: MemoryBroker, clock: Clock) -> AsyncIterator[ModelDirectory]:
+    """Not started."""
+    directory = ModelDirectory(broker, TOPICS, 1500, clock, clock)
+    yield directory
+    await directory.close()
+
+
+async def test_what_was_announced_before_is_there_when_start_returns(
+    broker: MemoryBroker, directory: ModelDirectory
+) -> None:
     for number in range(1200):
         await announce(broker, announced(f"w{number}"))
-    directory = ModelDirectory(broker, TOPICS)
     await directory.start()
-    view = directory.get("mlp", NOW_MS)
+    view = directory.get("mlp")
     assert directory.caught_up
     assert view is not None
     assert view.workers == 1200
-    await directory.close()
 
 
-async def test_announcements_and_tombstones_are_followed(broker: MemoryBroker) -> None:
-    directory = ModelDirectory(broker, TOPICS)
+async def test_announcements_and_tombstones_are_followed(broker: MemoryBroker, directory: ModelDirectory) -> None:
     await directory.start()
-    assert directory.models(NOW_MS) == {}
+    assert directory.models() == {}
     await announce(broker, announced(model="b"))
     await announce(broker, announced(model="a"))
     await until(directory, "a", "b")
-    assert list(directory.models(NOW_MS)) == ["a", "b"]
+    assert list(directory.models()) == ["a", "b"]
     await put(broker, announced(model="a").key, None)
     await until(directory, "b")
-    assert directory.get("a", NOW_MS) is None
-    await directory.close()
+    assert directory.get("a") is None
 
 
-async def test_a_view_goes_stale_without_a_new_announcement(broker: MemoryBroker) -> None:
+async def test_a_view_goes_stale_without_a_new_announcement(
+    broker: MemoryBroker, directory: ModelDirectory, clock: Clock
+) -> None:
     await announce(broker, announced())
-    directory = ModelDirectory(broker, TOPICS)
     await directory.start()
-    states = [getattr(directory.get("mlp", NOW_MS + age), "state", None) for age in (0, 6000, 6001, 3_600_001)]
+    states = []
+    for age_s in (0.0, 6.0, 6.001, 3600.1):
+        clock.now_s = NOW_S + age_s
+        states.append(getattr(directory.get("mlp"), "state", None))
     assert states == [ModelState.READY, ModelState.READY, ModelState.UNAVAILABLE, None]
-    await directory.close()
 
 
-async def test_foreign_and_unreadable_records_are_passed_over(broker: MemoryBroker) -> None:
+async def test_what_was_announced_long_before_the_start_is_stale(
+    broker: MemoryBroker, directory: ModelDirectory, clock: Clock
+) -> None:
+    await announce(broker, announced(at_ms=NOW_MS + 60_000))
+    clock.now_s += 6.5
+    await directory.start()
+    view = directory.get("mlp")
+    assert view is not None
+    assert (view.state, view.newest.at_ms) == (ModelState.UNAVAILABLE, NOW_MS + 5000)
+
+
+async def test_a_clock_ahead_makes_no_worker_live_longer_or_newer(
+    broker: MemoryBroker, directory: ModelDirectory, clock: Clock
+) -> None:
+    await directory.start()
+    await announce(broker, announced("ahead", at_ms=10**18))
+    await announce(broker, announced("true", at_ms=NOW_MS - 60_000))
+    await until(directory, "mlp")
+    view = directory.get("mlp")
+    assert view is not None
+    assert (view.newest.worker, view.workers) == ("true", 2)
+    clock.now_s += 6.5
+    stale = directory.get("mlp")
+    assert stale is not None
+    assert stale.workers == 0
+
+
+@pytest.mark.parametrize(
+    "absurd",
+    [
+        {"heartbeat_s": 1e300},
+        {"heartbeat_s": 0.0},
+        {"max_record_bytes": -1},
+        {"max_batch_size": -3},
+        {"default_deadline_s": -1.0},
+        {"model": "a.b"},
+        {"worker": "a\nb"},
+        {"versions": ("\x1b[2J",)},
+        {"versions": ("",)},
+    ],
+)
+async def test_an_absurd_announcement_is_passed_over_and_logged_once(
+    broker: MemoryBroker, directory: ModelDirectory, caplog: pytest.LogCaptureFixture, absurd: dict[str, Any]
+) -> None:
+    await announce(broker, announced())
+    bad = replace(announced("stranger"), **absurd)
+    await announce(broker, bad)
+    await announce(broker, bad)
+    await directory.start()
+    view = directory.models()["mlp"]
+    assert (list(directory.models()), view.workers, view.newest.worker) == (["mlp"], 1, "w1")
+    assert len([record for record in caplog.records if "are passed over" in record.message]) == 1
+
+
+async def test_foreign_and_unreadable_records_are_passed_over(broker: MemoryBroker, directory: ModelDirectory) -> None:
     await announce(broker, announced())
     await put(broker, announced().key, b"{not json")
     await put(broker, b"desired/mlp", b"{}")
     await put(broker, b"worker/other/mlp", encode_announcement(announced()))
-    directory = ModelDirectory(broker, TOPICS)
     await directory.start()
-    view = directory.get("mlp", NOW_MS)
+    view = directory.get("mlp")
     assert view is not None
     assert view.workers == 1
-    await directory.close()
 
 
-async def test_the_number_of_keys_is_bounded_and_the_oldest_go_first(broker: MemoryBroker) -> None:
+async def test_the_number_of_keys_is_bounded_and_the_oldest_go_first(broker: MemoryBroker, clock: Clock) -> None:
     for number in range(5):
-        await announce(broker, announced(model=f"m{number}", at_ms=NOW_MS + number))
-    directory = ModelDirectory(broker, TOPICS, max_keys=3)
+        await announce(broker, announced(model=f"m{number}"))
+        clock.now_s += 0.1
+    directory = ModelDirectory(broker, TOPICS, 3, clock, clock)
     await directory.start()
-    assert list(directory.models(NOW_MS)) == ["m2", "m3", "m4"]
+    assert list(directory.models()) == ["m2", "m3", "m4"]
     await directory.close()
 
 
-async def test_a_fake_workers_announcement_is_seen(broker: MemoryBroker) -> None:
-    directory = ModelDirectory(broker, TOPICS)
+async def test_a_fake_workers_announcement_is_seen(broker: MemoryBroker, directory: ModelDirectory) -> None:
     async with FakeWorker(broker, "iris", lambda inputs: inputs, version="4"):
         await directory.start()
         view = directory.get("iris")

@@ -5,9 +5,7 @@ import pytest
 from gateway.models import why_not_ready
 from gateway.reason import MAX_CHARS, for_callers
 from producer_sdk.announcements import Announcement, ModelState
-from producer_sdk.directory import model_view
-
-NOW_MS = 1_000_000_000
+from producer_sdk.directory import Heard, model_view
 
 
 @pytest.mark.parametrize(
@@ -36,9 +34,9 @@ def test_a_reason_is_bounded() -> None:
 
 def test_two_workers_with_one_fault_say_it_once() -> None:
     faults = [
-        Announcement(f"w{n}", "mlp", ("1",), ModelState.UNAVAILABLE, NOW_MS, 2.0, reason=f"no file /srv/{n}/model.py")
+        Announcement(f"w{n}", "mlp", ("1",), ModelState.UNAVAILABLE, 0, 2.0, reason=f"no file /srv/{n}/model.py")
         for n in range(2)
     ]
-    view = model_view(faults, NOW_MS)
+    view = model_view([Heard(fault, 0.0) for fault in faults], 0.0)
     assert view is not None
     assert why_not_ready(view) == "model 'mlp' is UNAVAILABLE: no file model.py"

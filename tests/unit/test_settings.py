@@ -177,6 +177,11 @@ def test_a_bad_secret_is_refused_without_its_value(tmp_path: Path) -> None:
         ),
         ({"prefix": "a.b"}, r"topic prefix 'a\.b'"),
         ({"bootstrap_servers": "kafka"}, "bootstrap_servers holds 'kafka': write HOST:PORT"),
+        (
+            {"bootstrap_servers": "k:9092,::1:99999"},
+            "bootstrap_servers holds '::1:99999': a port is a number",
+        ),
+        ({"bootstrap_servers": "kafka:0"}, "bootstrap_servers holds 'kafka:0': a port is a number from 1 to 65535"),
     ],
 )
 def test_settings_that_contradict_each_other_are_refused(values: dict[str, Any], sentence: str) -> None:
@@ -192,6 +197,11 @@ def test_a_short_session_and_a_long_drain_need_no_other_setting() -> None:
     options = WorkerSettings(session_timeout_s=6.0, drain_timeout_s=120.0).group_options()
     assert options.heartbeat_interval_s == 2.0
     assert options.rebalance_timeout_s == 240.0
+
+
+def test_the_help_says_which_session_timeouts_brokers_refuse() -> None:
+    descriptions = {setting.name: setting.description for setting in settings_of(WorkerSettings)}
+    assert "brokers refuse less than 6 s" in descriptions["session_timeout_s"]
 
 
 def test_each_worker_has_an_id_of_its_own() -> None:
