@@ -17,7 +17,7 @@ from benchmarks.subjects import BATCHES
 from headrace.event_loop import run
 from headrace.local_kafka import LocalKafka
 
-REQUESTS = {"mlp": 60_000, "magika": 1_200, "minilm": 2_000}
+REQUESTS = {"mlp": 60_000, "magika": 3_000, "minilm": 3_000}
 
 
 def main() -> int:

@@ -13,8 +13,8 @@ from benchmarks.programs import ProgramError, Served
 SAMPLE_S = 0.05
 STALL_LIMIT_S = 30.0
 LEAST_SAMPLES = 4
-# Several workers do not run dry at the same moment; the last one alone says nothing about all of them.
-SHARE_OF_SEVERAL = 0.95
+# Several workers do not get their partitions at one moment, nor run dry at one: alone, one says nothing about all.
+SHARES_OF_SEVERAL = (0.3, 0.95)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +39,13 @@ class TooShort(Exception):
     """Too few samples lie between the first reply and the last."""
 
 
-def measure(samples: Sequence[Sample], total: int, share: float = 1.0) -> Drain:
+def measure(samples: Sequence[Sample], total: int, shares: tuple[float, float] = (0.0, 1.0)) -> Drain:
     """From the first sample that sees a reply to the last at which replies were still missing.
 
     Both ends are moments at which time, replies and CPU were read together, so the sampling interval adds no error.
-    `share` below 1 ends it at that share of `total` instead. Raises TooShort.
+    `shares` begin and end it at shares of `total` instead. Raises TooShort.
     """
-    inside = [sample for sample in samples if 0 < sample.replies < total * share]
+    inside = [sample for sample in samples if sample.replies > 0 and shares[0] <= sample.replies / total < shares[1]]
     if len(inside) < LEAST_SAMPLES or inside[0].replies == inside[-1].replies:
         raise TooShort(f"{len(inside)} samples of {SAMPLE_S} s saw the drain of {total}: give more --requests.")
     first, last = inside[0], inside[-1]
@@ -69,4 +69,4 @@ async def watch(cluster: Cluster, programs: Sequence[Served], replies_topic: str
         if now - moved_at > STALL_LIMIT_S:
             raise ProgramError(f"No reply for {STALL_LIMIT_S:.0f} s; {count} of {total} had come.")
         await asyncio.sleep(SAMPLE_S)
-    return measure(samples, total, 1.0 if len(programs) == 1 else SHARE_OF_SEVERAL)
+    return measure(samples, total, (0.0, 1.0) if len(programs) == 1 else SHARES_OF_SEVERAL)

@@ -9,7 +9,7 @@ requests of one SDK client do. A drain starts the system's processes (its consum
 waits until all serve, and counts replies by the end offset of that partition every 50 ms; nothing else runs but Kafka.
 
 - inferences/s: replies per second from the first sample that saw a reply to the last at which replies were missing
-  (several workers: to 95 % of the replies, since they do not run dry at the same moment).
+  (several workers: from 30 to 95 % of them, since they neither get their partitions nor run dry at one moment).
 - CPU us: user and system CPU time of all processes of the system, the worker's and its runner's, in that same
   window, divided by the replies in it. Start, load and stop are not in it; Kafka is not in it.
 - batch: rows over batches of the whole run, as the system itself counts them.

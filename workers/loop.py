@@ -73,7 +73,7 @@ class ModelLoop:
         new_runner = partial(make_runner, spec, max_batch_bytes=settings.max_batch_bytes)
         self.device = Device(new_runner, settings.attempt_limit, spec.name, self._device_changed)
         self._scribe = Scribe(topics, spec.name, spec.version, settings.max_record_bytes)
-        self._replier = Replier(producer, Destinations(admin), self._scribe, published=self._published)
+        self._replier = Replier(producer, Destinations(admin), self._scribe, self._published, self._running.__len__)
         self.intake = Intake(
             broker,
             topics,

@@ -16,6 +16,7 @@ from producer_sdk.settings import KafkaSettings
 
 MIB = 1 << 20
 HEARTBEATS_PER_SESSION = 3
+LONGEST_DEFAULT_HEARTBEAT_S = 1.0  # a member hears of a rebalance at its next heartbeat, and till then the others wait
 SHORTEST_DEFAULT_REBALANCE_S = 60.0
 
 
@@ -59,7 +60,7 @@ class WorkerSettings(KafkaSettings, frozen=True, kw_only=True):
         Meta(
             description="How often the group hears of this worker; at most a third of session_timeout_s.",
             gt=0,
-            extra={"default": "3, or a third of session_timeout_s"},
+            extra={"default": "1, or a third of session_timeout_s"},
         ),
     ] = None
     max_poll_interval_s: Annotated[
@@ -143,7 +144,9 @@ class WorkerSettings(KafkaSettings, frozen=True, kw_only=True):
 
     def group_options(self) -> GroupOptions:
         """How the worker behaves as a member of its models' groups."""
-        heartbeat_s = self.heartbeat_interval_s or min(3.0, self.session_timeout_s / HEARTBEATS_PER_SESSION)
+        heartbeat_s = self.heartbeat_interval_s or min(
+            LONGEST_DEFAULT_HEARTBEAT_S, self.session_timeout_s / HEARTBEATS_PER_SESSION
+        )
         rebalance_s = self.rebalance_timeout_s or max(SHORTEST_DEFAULT_REBALANCE_S, 2 * self.drain_timeout_s)
         return GroupOptions(
             session_timeout_s=self.session_timeout_s,

@@ -22,7 +22,7 @@ def test_a_drain_is_measured_from_the_first_sample_with_replies_to_the_last_with
 
 
 def test_a_drain_by_several_workers_ends_before_the_first_runs_dry() -> None:
-    drain = measure(steady([100, 300, 500, 700, 900, 940, 990, 1000]), total=1000, share=0.9)
+    drain = measure(steady([100, 300, 500, 700, 900, 940, 990, 1000]), total=1000, shares=(0.0, 0.9))
     assert drain.replies == 600
 
 

@@ -6,9 +6,7 @@ from producer_sdk.directory import Heard, model_view
 NOW_S = 1_000_000.0
 
 
-def announced(
-    worker: str = "w1", *, age_s: float = 0.0, state: ModelState = ModelState.READY, **more: object
-) -> Heard:
+def announced(worker: str = "w1", *, age_s: float = 0.0, state: ModelState = ModelState.READY, **more: object) -> Heard:
     known: dict[str, object] = {"versions": ("1",), "heartbeat_s": 2.0} | more
     said = Announcement(worker=worker, model="mlp", state=state, at_ms=0, **known)  # type: ignore[arg-type]
     return Heard(said, NOW_S - age_s)

@@ -15,7 +15,7 @@ from producer_sdk.topics import Lane, ReplyTo, Topics
 from producer_sdk.wire import Form
 from workers import publish
 from workers.commit import PartitionLedger
-from workers.publish import Destinations, Replier
+from workers.publish import ENOUGH, LINGER_S, Destinations, Replier
 from workers.reply import Scribe
 from workers.work import Outcome, Rejected, Source
 
@@ -38,15 +38,18 @@ class Rig:
         self.broker = broker
         self.ledger = PartitionLedger(TopicPartition("p.m.async", 5))
         self.published: list[Outcome] = []
-        self.replier = replier(published=self._note)
+        self.running = 0  # batches
+        self.replier = replier(published=self._note, running=lambda: self.running)
         self._offset = 0
 
-    def outcome(self, topic: str = "p.replies", partition: int | None = None, size: int = 10) -> Outcome:
+    def outcome(
+        self, topic: str = "p.replies", partition: int | None = None, size: int = 10, lane: Lane = Lane.ASYNC
+    ) -> Outcome:
         offset, self._offset = self._offset, self._offset + 1
         self.ledger.take(offset)
         outgoing = Outgoing(b"id", b"v" * size)
         address = ReplyTo(topic, partition)
-        return Outcome(str(offset), "OK", address, outgoing, self.source(offset), Lane.ASYNC, 0.0, Form.MSGPACK)
+        return Outcome(str(offset), "OK", address, outgoing, self.source(offset), lane, 0.0, Form.MSGPACK)
 
     def source(self, offset: int) -> Source:
         return Source(self.ledger, offset)
@@ -228,3 +231,29 @@ async def test_it_is_full_by_outcomes_and_by_bytes_until_they_are_acknowledged(
     rig.replier.put([rig.outcome(size=100)])
     assert rig.replier.full
     await until(lambda: not rig.replier.full)
+
+
+async def test_while_a_batch_runs_its_outcomes_go_out_together_with_those_that_nobody_waits_for(rig: Rig) -> None:
+    rig.running = 1
+    rig.replier.put([rig.outcome()])
+    await asyncio.sleep(LINGER_S / 4)
+    assert rig.published == []
+    rig.running = 0
+    await rig.put(rig.outcome())
+    assert len(rig.published) == 2
+
+
+async def test_outcomes_linger_for_a_moment_only_however_long_a_batch_runs(rig: Rig) -> None:
+    rig.running = 1
+    await rig.put(rig.outcome())
+    assert len(rig.published) == 1
+
+
+@pytest.mark.parametrize(("lane", "count"), [(Lane.INTERACTIVE, 1), (Lane.BULK, ENOUGH)])
+async def test_an_interactive_outcome_or_enough_of_others_never_linger(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, lane: Lane, count: int
+) -> None:
+    monkeypatch.setattr("workers.publish.LINGER_S", 60.0)
+    rig.running = 1
+    await rig.put(*(rig.outcome(lane=lane) for _ in range(count)))
+    assert len(rig.published) == count

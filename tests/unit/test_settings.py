@@ -195,7 +195,7 @@ def test_contradictions_stop_the_start_too() -> None:
 
 def test_a_short_session_and_a_long_drain_need_no_other_setting() -> None:
     options = WorkerSettings(session_timeout_s=6.0, drain_timeout_s=120.0).group_options()
-    assert options.heartbeat_interval_s == 2.0
+    assert options.heartbeat_interval_s == 1.0
     assert options.rebalance_timeout_s == 240.0
 
 
