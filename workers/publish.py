@@ -19,7 +19,7 @@ from .work import Outcome
 MAX_UNACKNOWLEDGED = 8192
 MAX_UNACKNOWLEDGED_BYTES = 64 * 1024 * 1024
 LINGER_S = 0.02
-ENOUGH = 192  # outcomes that need not wait for more: beyond it a request to the broker costs them little
+ENOUGH = 64  # outcomes that need not wait for more: beyond it a request to the broker costs them little
 ROUND_S = 0.25
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 5.0
