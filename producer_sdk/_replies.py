@@ -12,10 +12,9 @@ from ._follow import Follower
 from ._pending import Outcome, Pending, Waiter
 from .broker import Admin, Broker, BrokerError, Record, TopicPartition
 from .errors import Cancelled, HeadraceError, InvalidRequest
-from .oip import decode_json_reply
+from .records import decode_reply_record
 from .system_topics import ensure_system_topics
 from .topics import ReplyTo, Topics
-from .wire import decode_reply
 
 # A worker notices a passed deadline too and says more about it, so its answer gets this long to arrive.
 DEADLINE_GRACE_S = 0.25
@@ -157,7 +156,7 @@ class Replies:
 
     def _read(self, id: str | None, value: bytes) -> None:
         try:
-            outcome = decode_json_reply(value) if value.startswith(b"{") else decode_reply(value)
+            outcome = decode_reply_record(value)
         except HeadraceError as err:
             self._unreadable += 1
             outcome = err

@@ -102,7 +102,7 @@ class Replier:
     async def _linger(self) -> None:
         """While the next batch runs and nobody waits for these, let its outcomes go out with them.
 
-        A request to the broker costs as much as fifty replies, on both sides.
+        A request to the broker has a fixed cost on both sides, which small batches feel most.
         """
         self._wake.clear()
         ends = time.monotonic() + LINGER_S
