@@ -7,11 +7,12 @@ RUN_EXTRAS := worker,onnx,gateway,dev
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint check bench clean
+.PHONY: help install demo test lint check chaos bench clean
 
 help:
 	@echo "make demo     real models on a local Kafka, asked through the SDK and over HTTP"
 	@echo "make test     all tests, on a real Apache Kafka, with coverage; several minutes"
+	@echo "make chaos    every fault we can inject, on a real Apache Kafka, one line each; about fifteen minutes"
 	@echo "make check    lint, types, generated files, sizes"
 	@echo "make lint     ruff alone"
 	@echo "make bench    the benchmarks, on a machine that does nothing else"
@@ -48,6 +49,9 @@ check: lint
 	$(BIN)/mypy
 	$(BIN)/python -m pytest --quiet --no-header tests/unit/test_house_style.py tests/unit/test_settings.py \
 		tests/contract/test_schemas.py
+
+chaos: $(VENV)/.test
+	$(BIN)/python tests/chaos/run.py
 
 bench: $(VENV)/.test
 	$(BIN)/python -m benchmarks

@@ -54,7 +54,7 @@ class Inference:
         3. read what is asked, and find the model where only the body names it
         4. check the inputs against the model's signature
         5. take one of the model's places
-        6. call it through Kafka, until its deadline or until the caller goes away
+        6. call it through Kafka, until its deadline or until the caller goes away, which cancels the request
         7. write the answer
 
         Raises:

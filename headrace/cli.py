@@ -16,9 +16,12 @@ VERBS = {
     "gateway": "Serve HTTP over the queue: /v2/models/... and /v1/infer.",
     "infer": "Ask a model and wait for its answer.",
     "publish": "Queue a request and go; prints its id.",
+    "cancel": "Ask that requests end, by their ids.",
     "replies": "Show the replies to published requests.",
+    "dead": "Look at the records that failed; publish them again.",
     "models": "List the models being served; check a model directory.",
     "topics": "Create a model's topics; list topics.",
+    "verify": "Account for every request of a model: answered, dead, waiting or lost.",
     "kafka": "Run a local Apache Kafka alone.",
     "version": "Say which headrace this is.",
 }

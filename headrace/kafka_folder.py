@@ -1,15 +1,17 @@
 """The folder of one local Kafka: settings, log and topics; a temporary one goes away with its owner."""
 
 import base64
+import fcntl
 import secrets
 import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from headrace.kafka_java import LocalKafkaError
 from headrace.kafka_settings import LOG4J2
-from headrace.temporary_folder import TemporaryFolder
+from headrace.temporary_folder import OWNER_FILE, TemporaryFolder
 
 TEMPORARY_PREFIX = "headrace-kafka-"
 FORMAT_LIMIT_S = 60.0
@@ -17,17 +19,18 @@ FORMAT_LIMIT_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class KafkaFolder:
-    """Paths of one broker's files. `temporary` is None where the user named the folder."""
+    """Paths of one broker's files. `temporary` is None where the user named the folder, which `owner` locks then."""
 
     path: Path
-    temporary: TemporaryFolder | None
+    temporary: TemporaryFolder | None = None
+    owner: IO[str] | None = None
 
     @classmethod
     def open(cls, data_dir: Path | None) -> "KafkaFolder":
-        """Take the folder the user named, else a fresh temporary one. Raises OSError."""
+        """Take the folder the user named, else a fresh temporary one. Raises OSError, LocalKafkaError."""
         if data_dir is not None:
             data_dir.mkdir(parents=True, exist_ok=True)
-            return cls(data_dir.absolute(), None)
+            return cls(data_dir.absolute(), owner=_locked(data_dir))
         temporary = TemporaryFolder.make(TEMPORARY_PREFIX)
         return cls(temporary.path, temporary)
 
@@ -76,13 +79,29 @@ class KafkaFolder:
         return self.log_file.stat().st_size if self.log_file.exists() else 0
 
     def log_since(self, mark: int, max_lines: int) -> str:
-        """The last lines of the log after the mark."""
+        """The last lines of the log after the mark; without the frames of stack traces, which hide what went wrong."""
         with self.log_file.open("rb") as log:
             log.seek(mark)
             text = log.read().decode(errors="replace")
-        return "\n".join(text.splitlines()[-max_lines:]) or "(empty)"
+        lines = [line for line in text.splitlines() if not line.startswith("\t")]
+        return "\n".join(lines[-max_lines:]) or "(empty)"
 
     def leave(self) -> None:
-        """Remove the folder if it is a temporary one."""
+        """Remove the folder if it is a temporary one, else let another broker have it."""
         if self.temporary is not None:
             self.temporary.leave()
+        if self.owner is not None:
+            self.owner.close()
+
+
+def _locked(folder: Path) -> IO[str]:
+    """The lock of a folder: Kafka's own comes too late, when a second broker has spoilt the metadata of the first."""
+    owner = (folder / OWNER_FILE).open("w")
+    try:
+        fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as err:
+        owner.close()
+        raise LocalKafkaError(
+            f"The folder {folder} is in use by another local Kafka: name another folder or stop that one."
+        ) from err
+    return owner

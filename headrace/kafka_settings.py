@@ -1,6 +1,8 @@
 """How the local Apache Kafka is set up: its server.properties, its log4j2 configuration, the flags of its Java."""
 
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.kafka_jars import KafkaInstall
@@ -15,7 +17,6 @@ FIXED_SETTINGS = f"""\
 process.roles=broker,controller
 node.id={NODE_ID}
 controller.listener.names=CONTROLLER
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
 offsets.topic.replication.factor=1
 offsets.topic.num.partitions=4
 transaction.state.log.replication.factor=1
@@ -41,17 +42,35 @@ rootLogger.appenderRef.out.ref = OUT
 """
 
 
-def server_properties(port: int, controller_port: int, topics_dir: Path) -> str:
-    """The text of server.properties for a broker and controller in one, on 127.0.0.1 only."""
-    listeners = f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}"
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """Where one broker listens. `proxied` is for clients that come through a proxy: they are told `advertised`."""
+
+    clients: int
+    controller: int
+    proxied: int | None = None
+    advertised: int | None = None
+
+
+def server_properties(ports: Ports, topics_dir: Path, settings: Mapping[str, str]) -> str:
+    """The text of server.properties for a broker and controller in one, on 127.0.0.1 only; `settings` come last."""
+    listeners = {"PLAINTEXT": ports.clients, "CONTROLLER": ports.controller}
+    advertised = {"PLAINTEXT": ports.clients}
+    if ports.proxied is not None and ports.advertised is not None:
+        listeners["PROXIED"], advertised["PROXIED"] = ports.proxied, ports.advertised
     own = {
-        "listeners": listeners,
-        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
-        "controller.quorum.voters": f"{NODE_ID}@127.0.0.1:{controller_port}",
+        "listener.security.protocol.map": ",".join(f"{listener}:PLAINTEXT" for listener in listeners),
+        "listeners": _addresses(listeners),
+        "advertised.listeners": _addresses(advertised),
+        "controller.quorum.voters": f"{NODE_ID}@127.0.0.1:{ports.controller}",
         # Properties files are Latin-1 with escapes, which are those of JSON.
         "log.dirs": json.dumps(str(topics_dir))[1:-1],
     }
-    return FIXED_SETTINGS + "".join(f"{key}={value}\n" for key, value in own.items())
+    return FIXED_SETTINGS + "".join(f"{key}={value}\n" for key, value in (own | dict(settings)).items())
+
+
+def _addresses(ports: Mapping[str, int]) -> str:
+    return ",".join(f"{listener}://127.0.0.1:{port}" for listener, port in ports.items())
 
 
 def java_command(install: KafkaInstall, log4j2: Path, *, benchmark: bool) -> list[str]:

@@ -8,9 +8,10 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 
 from headrace.bound_process import BoundProcess
 from headrace.free_ports import free_port, is_free
@@ -18,7 +19,7 @@ from headrace.kafka_answer import answers
 from headrace.kafka_folder import KafkaFolder
 from headrace.kafka_jars import KAFKA_VERSION, KafkaInstall, Progress, prepare
 from headrace.kafka_java import LocalKafkaError
-from headrace.kafka_settings import java_command, server_properties
+from headrace.kafka_settings import Ports, java_command, server_properties
 from headrace.port_claims import PortClaim
 
 __all__ = ["KAFKA_VERSION", "KafkaInstall", "LocalKafka", "LocalKafkaError", "PortTakenError", "Progress", "prepare"]
@@ -39,7 +40,8 @@ class LocalKafka:
 
     `port` is the clients' port, None takes a free one. `data_dir` is kept after stop and read again by the next start;
     None takes a fresh temporary folder, removed at stop. `benchmark` gives it 1 GB and the server JIT. `progress`
-    gets one sentence a step of the first download, which else go to stderr.
+    gets one sentence a step of the first download, which else go to stderr. `advertised_port` is that of a proxy:
+    clients that come through it to `proxied_port` are told to stay on it. `settings` are by Kafka's names, and win.
     """
 
     def __init__(
@@ -49,12 +51,17 @@ class LocalKafka:
         data_dir: Path | None = None,
         benchmark: bool = False,
         progress: Progress | None = None,
+        advertised_port: int | None = None,
+        settings: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._wanted_port = port
         self._data_dir = data_dir
         self._benchmark = benchmark
         self._progress = progress
+        self._advertised_port = advertised_port
+        self._settings = settings
         self._port: int | None = port
+        self._proxied_port: int | None = None
         self._claim: PortClaim | None = None
         self._install: KafkaInstall | None = None
         self._folder: KafkaFolder | None = None
@@ -66,6 +73,13 @@ class LocalKafka:
         if self._port is None:
             raise LocalKafkaError("The local Kafka has no address yet: call start() first.")
         return f"127.0.0.1:{self._port}"
+
+    @property
+    def proxied_port(self) -> int:
+        """Where a proxy at `advertised_port` has to forward to; it stays the same over kill and restart."""
+        if self._proxied_port is None:
+            raise LocalKafkaError("The local Kafka has no port for a proxy: give it advertised_port and call start().")
+        return self._proxied_port
 
     @property
     def pid(self) -> int:
@@ -109,7 +123,7 @@ class LocalKafka:
         self._end()
         self._leave_folder()
         self._release()
-        self._port = self._wanted_port
+        self._port, self._proxied_port = self._wanted_port, None
         atexit.unregister(self._stop_at_exit)
 
     def kill(self) -> None:
@@ -195,7 +209,9 @@ class LocalKafka:
     def _start_once(self, install: KafkaInstall, folder: KafkaFolder, port: int) -> None:
         """1. write the settings; 2. format a new folder; 3. run; 4. wait for an answer."""
         deadline = time.monotonic() + START_LIMIT_S
-        folder.write_settings(server_properties(port, free_port(), folder.topics_dir))
+        proxied = None if self._advertised_port is None else self._proxied_port or free_port()
+        ports = Ports(port, free_port(), proxied, self._advertised_port)
+        folder.write_settings(server_properties(ports, folder.topics_dir, self._settings))
         java = java_command(install, folder.log4j2_file, benchmark=self._benchmark)
         if not folder.is_formatted:
             folder.format(java)
@@ -204,6 +220,7 @@ class LocalKafka:
         while not answers(port) or self._process.returncode is not None:
             self._check_start(self._process, folder, mark, deadline, port)
             self._process.wait(LOOK_AGAIN_S)
+        self._proxied_port = proxied
 
     def _check_start(self, process: BoundProcess, folder: KafkaFolder, mark: int, deadline: float, port: int) -> None:
         if process.returncode is not None:

@@ -14,7 +14,8 @@ Serve all models of a directory:
 Serve one of them, and leave within a minute at TERM:
   headrace worker --models /srv/models --model resnet50 --drain-timeout-s 60
 
-/livez, /readyz and /metrics are on the admin port. A first TERM drains, a second ends at once with exit code 3.
+/startupz, /livez, /readyz and /metrics are on the admin port. A first TERM drains, a second ends at once with exit
+code 3; USR1 makes the worker quiet: it takes no new work, but keeps its partitions until TERM.
 """
 
 

@@ -12,7 +12,7 @@ from msgspec import Struct
 from .errors import HeadraceError, InvalidRequest
 from .oip import encode_json_request
 from .tensors import Tensor
-from .topics import Lane, ReplyTo, check_id, check_model_name
+from .topics import Lane, ReplyTo, Topics, check_id, check_model_name, parse_reply_to
 from .wire import (
     MAX_NAME_CHARS,
     MAX_PARAMETERS,
@@ -86,6 +86,23 @@ def check_parameters(parameters: Mapping[str, Scalar] | None) -> dict[str, Scala
         if not isinstance(value, bool | int | float | str):
             raise InvalidRequest(f"parameter {name!r} is {type(value).__name__}: give text, a number or a boolean")
     return dict(parameters)
+
+
+def required(deadline_s: float | None) -> float:
+    """The deadline of a call whose reply is waited for. Raises InvalidRequest: there is none."""
+    if deadline_s is None:
+        raise InvalidRequest("deadline_s is None: a reply that is waited for needs a deadline")
+    return deadline_s
+
+
+def check_reply_to(topics: Topics, reply_to: str | None) -> ReplyTo | None:
+    """The address that a caller gave. Raises InvalidRequest: no reply may go there."""
+    if reply_to is None:
+        return None
+    address = parse_reply_to(reply_to)
+    if not topics.may_reply_to(address.topic):
+        raise InvalidRequest(f"reply_to {reply_to!r} is not allowed: use a topic under {topics.prefix}.")
+    return address
 
 
 def encode_call(call: Call, id: str, inputs: Inputs, encoding: Encoding, reply_to: ReplyTo | None) -> tuple[bytes, int]:

@@ -2,20 +2,49 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from typing import TYPE_CHECKING, NamedTuple
 
-from ._producer import Sender
+from ._canceller import Canceller
+from ._producer import Failed, Sender
 from .broker import Admin, Broker, Producer
+from .topics import Topics
 
 if TYPE_CHECKING:
     from .kafka import KafkaOptions
+
+
+MOST_FOR_CANCELS_S = 2.0  # they only save work: a broker that does not answer must not cost more
+LEAST_STOP_S = 0.1  # for the producer, whatever the cancels took
 
 
 class Connection(NamedTuple):
     producer: Producer
     admin: Admin
     sender: Sender
+    canceller: Canceller
+
+    async def start(self) -> None:
+        """Connect. Raises BrokerError."""
+        await self.admin.start()
+        await self.producer.start()
+        self.sender.start()
+
+    async def close(self, timeout_s: float) -> None:
+        """Flush cancels and requests within one budget, then disconnect."""
+        loop = asyncio.get_running_loop()
+        ends_at = loop.time() + timeout_s
+        await self.canceller.close(min(timeout_s, MOST_FOR_CANCELS_S))
+        await self.producer.stop(max(LEAST_STOP_S, ends_at - loop.time()))
+        await self.sender.close()
+        await self.admin.stop()
+
+
+def new_connection(broker: Broker, topics: Topics, failed: Failed) -> Connection:
+    """A connection to be started; `failed` is told of requests whose publish was refused."""
+    producer, admin = broker.producer(), broker.admin()
+    return Connection(producer, admin, Sender(producer, admin, topics, failed), Canceller(producer, admin, topics))
 
 
 def broker_of(bootstrap_servers: str | Broker, client_id: str | None, options: KafkaOptions | None) -> Broker:

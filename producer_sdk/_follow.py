@@ -88,7 +88,7 @@ class Follower:
         while await self._pause(backoff_s):
             try:
                 reader = await self._reopen()
-            except BrokerError as err:
+            except Exception as err:  # noqa: BLE001 - the top of this task; `_lost` logs it
                 self._lost(err)
                 backoff_s = min(2 * backoff_s, MAX_BACKOFF_S)
             else:
@@ -99,7 +99,7 @@ class Follower:
         """Read until told to stop or until the reader is lost. However that ends, the reader is closed."""
         try:
             await self._read(reader)
-        except BrokerError as err:
+        except Exception as err:  # noqa: BLE001 - the top of this task; `_lost` logs it
             self._lost(err)
         finally:
             await _discard(reader)
@@ -127,12 +127,14 @@ class Follower:
         # Compaction may have removed the last records, so the position alone may never reach the end.
         return self.position >= self.end_at_start or (not some and reader.lag().get(self._partition) == 0)
 
-    def _lost(self, err: BrokerError) -> None:
-        self.failed = err
+    def _lost(self, err: Exception) -> None:
+        # A bug below must not leave whoever follows deaf for ever without a word.
+        self.failed = err if isinstance(err, BrokerError) else BrokerError(f"{type(err).__name__}: {err}")
         log.warning(
             "The reader of %s is lost and will be built anew: %s",
             self._partition.topic,
-            err.message,
+            self.failed.message,
+            exc_info=None if err is self.failed else err,
             extra={"action": "reader_lost"},
         )
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
+from ._canceller import Canceller
 from ._pending import Outcome
 from ._producer import Route, Sender, Sending
+from .cancels import Cancel
 from .errors import HeadraceError
 
 
@@ -37,3 +39,9 @@ class InferWaiter:
                 raise
         finally:
             self._sending = None
+
+    def give_up(self, canceller: Canceller, sending: Sending) -> None:
+        """The waiting was cancelled: have the request cancelled too, if it was handed over and has no outcome yet."""
+        if self.outcome.cancelled():  # as it is only when it was being waited for
+            # By the request's own time: a later one of the same id, as when somebody tries again at once, goes on.
+            canceller.send_soon([Cancel(sending.id, sending.record.timestamp_ms or 0)])

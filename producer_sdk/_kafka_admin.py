@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
-from aiokafka.consumer.fetcher import OffsetResetStrategy
-from aiokafka.errors import KafkaError, NoError, TopicAlreadyExistsError, for_code
+from aiokafka.consumer.fetcher import READ_COMMITTED, OffsetResetStrategy
+from aiokafka.errors import (
+    BrokerResponseError,
+    KafkaError,
+    LeaderNotAvailableError,
+    NoError,
+    TopicAlreadyExistsError,
+    for_code,
+)
 from aiokafka.protocol.offset import OffsetRequest
 
 from ._kafka_faults import KAFKA_FAULTS, in_words, no_connection
 from ._kafka_offsets import fetch_request, read_fetched
 from ._kafka_options import KafkaOptions
-from .broker import BrokerError, Committed, Topic, TopicPartition
+from .broker import Bounds, BrokerError, Committed, NoSuchPlace, Topic, TopicPartition
 
 _LOOK_AGAIN_S = 0.05
 T = TypeVar("T")
@@ -67,6 +74,18 @@ class KafkaAdmin:
 
         return await self._in_time(f"say what group {group!r} has committed", ask)
 
+    async def bounds(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, Bounds]:
+        wanted = frozenset(partitions)
+
+        async def ask() -> Mapping[TopicPartition, Bounds]:
+            cluster = await self._client._client.fetch_all_metadata()
+            self._check_led(cluster, wanted)
+            first = await self._offsets(cluster, wanted, OffsetResetStrategy.EARLIEST)
+            end = await self._offsets(cluster, wanted, OffsetResetStrategy.LATEST)
+            return {place: Bounds(first[place], end[place]) for place in wanted}
+
+        return await self._in_time("say what partitions hold", ask)
+
     async def stop(self) -> None:
         if self._client is not None:
             await self._client.close()
@@ -81,19 +100,46 @@ class KafkaAdmin:
 
     async def _led(self, names: set[str]) -> bool:
         cluster = await self._client._client.fetch_all_metadata()
-        by_leader: dict[int, dict[str, list[tuple[int, int]]]] = defaultdict(lambda: defaultdict(list))
+        wanted = []
         for name in names:
             partitions = cluster.partitions_for_topic(name)
             if not partitions or partitions != cluster.available_partitions_for_topic(name):
                 return False
-            for partition in partitions:
-                leader = cluster.leader_for_partition(TopicPartition(name, partition))
-                by_leader[leader][name].append((partition, OffsetResetStrategy.LATEST))
-        for leader, wanted in by_leader.items():
-            response = await self._client._client.send(leader, OffsetRequest(-1, 0, list(wanted.items())))
-            if any(code for _, partitions in response.topics for _, code, *_ in partitions):
-                return False
+            wanted += [TopicPartition(name, partition) for partition in partitions]
+        try:
+            await self._offsets(cluster, wanted, OffsetResetStrategy.LATEST)
+        except BrokerResponseError:
+            return False
         return True
+
+    def _check_led(self, cluster: Any, partitions: Iterable[TopicPartition]) -> None:
+        """Raises NoSuchPlace for partitions that do not exist, LeaderNotAvailableError while one has no leader."""
+        leaders = {place: cluster.leader_for_partition(place) for place in partitions}
+        missing = sorted(place for place, leader in leaders.items() if leader is None)
+        if missing:
+            names = ", ".join(f"{topic}:{partition}" for topic, partition in missing)
+            raise NoSuchPlace(f"{names} do not exist at {self._name}")
+        if -1 in leaders.values():
+            raise LeaderNotAvailableError
+
+    async def _offsets(
+        self, cluster: Any, partitions: Iterable[TopicPartition], which: int
+    ) -> dict[TopicPartition, int]:
+        """Asks the leader of each partition for its first or last offset. Raises KafkaError."""
+        by_leader: dict[int, dict[str, list[tuple[int, int]]]] = defaultdict(lambda: defaultdict(list))
+        for place in partitions:
+            by_leader[cluster.leader_for_partition(place)][place.topic].append((place.partition, which))
+        offsets = {}
+        for leader, wanted in by_leader.items():
+            request = OffsetRequest(-1, READ_COMMITTED, list(wanted.items()))
+            response = await self._client._client.send(leader, request)
+            for topic, answers in response.topics:
+                for partition, code, _, offset, *_ in answers:
+                    error = for_code(code)
+                    if error is not NoError:
+                        raise error
+                    offsets[TopicPartition(topic, partition)] = offset
+        return offsets
 
     async def _in_time(self, what: str, ask: Callable[[], Awaitable[T]]) -> T:
         """Ask, again after faults that pass by themselves, within the time of a send."""

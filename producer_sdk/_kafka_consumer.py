@@ -138,7 +138,8 @@ class KafkaConsumer(ABC):
             return
         closing = asyncio.create_task(self._consumer.stop(), name="kafka-consumer-close")
         await asyncio.wait({closing}, timeout=timeout_s)
-        if not closing.done() or closing.exception() is not None:
+        # aiokafka lets the cancellation of its own tasks out of `stop` when the broker is gone.
+        if not closing.done() or closing.cancelled() or closing.exception() is not None:
             closing.cancel()
             await self._kill()
 

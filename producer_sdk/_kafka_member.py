@@ -27,6 +27,8 @@ from ._kafka_offsets import (
     read_fetched,
 )
 from ._kafka_options import KafkaOptions
+from ._kafka_place import keep_place, watch_place
+from ._static_member import taken_over
 from .broker import BrokerError, CommitRefused, Committed, GroupOptions, Ownership, TopicPartition
 
 _COORDINATOR_MOVED = (GroupCoordinatorNotAvailableError, NotCoordinatorForGroupError)
@@ -56,6 +58,7 @@ class KafkaMember(KafkaConsumer):
             partition_assignment_strategy=(RoundRobinPartitionAssignor,),
         )
         self._group = group
+        self._instance_id = group_options.instance_id
         self._topics = topics
         self._ownership = ownership
         self._membership: Membership | None = None
@@ -76,7 +79,13 @@ class KafkaMember(KafkaConsumer):
         if missing:
             names = ", ".join(sorted(missing))
             raise BrokerError(f"topics {names} do not exist at {self._name}: create them first")
+        if self._instance_id is not None:
+            watch_place(consumer._coordinator, self._displaced)
         consumer.subscribe(list(self._topics), listener=_Listener(self._revoke, self._assign))
+
+    def _displaced(self) -> None:
+        self._fault = taken_over(self._group, self._instance_id)
+        self._wake()
 
     async def _commit(self, offsets: Mapping[TopicPartition, Committed]) -> None:
         membership = self._membership
@@ -101,6 +110,8 @@ class KafkaMember(KafkaConsumer):
         if self._stopped:
             return
         self._held = True
+        if self._membership is not None and self._instance_id is not None:
+            await keep_place(self._consumer._coordinator, self._membership)
         if self._partitions:
             await self._tell("revoked", self._ownership.revoked(self._partitions))
         self._membership = None
@@ -119,10 +130,20 @@ class KafkaMember(KafkaConsumer):
 
     async def _assigned(self, partitions: frozenset[TopicPartition]) -> None:
         async with asyncio.timeout(self._options.commit_timeout_s):
-            committed = await self._committed(partitions)
-        for partition, (offset, _) in committed.items():
+            starts = await self._starts(partitions)
+        for partition, (offset, _) in starts.items():
             self._consumer.seek(KafkaPartition(*partition), offset)
-        await self._ownership.assigned(partitions)
+        await self._ownership.assigned(starts)
+
+    async def _starts(self, partitions: frozenset[TopicPartition]) -> Mapping[TopicPartition, Committed]:
+        """Where reading begins: at what is committed, else at the oldest record."""
+        committed = await self._committed(partitions)
+        fresh = [KafkaPartition(*partition) for partition in partitions if partition not in committed]
+        oldest = await self._consumer.beginning_offsets(fresh) if fresh else {}
+        return {
+            partition: committed[partition] if partition in committed else Committed(oldest[partition])
+            for partition in sorted(partitions)
+        }
 
     async def _committed(self, partitions: frozenset[TopicPartition]) -> Mapping[TopicPartition, Committed]:
         coordinator = self._consumer._coordinator

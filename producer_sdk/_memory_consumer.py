@@ -1,22 +1,21 @@
-"""Consumers of the broker in memory."""
+"""Consumers of the broker in memory: what members and readers share, and the reader."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from ._memory_group import Group
+from ._memory_faults import Faults
 from ._memory_logs import Logs, MemoryRecord
-from .broker import BrokerError, CommitRefused, Committed, GroupOptions, Ownership, TopicPartition
-
-_MAX_METADATA_BYTES = 4096
+from .broker import BrokerError, CommitRefused, Committed, TopicPartition
 
 
 class MemoryConsumer:
     """What members and readers share. One event loop; one task polls, any task may call the rest."""
 
-    def __init__(self, logs: Logs) -> None:
+    def __init__(self, logs: Logs, faults: Faults) -> None:
         self._logs = logs
+        self._faults = faults
         self._positions: dict[TopicPartition, int] = {}
         self._paused: set[TopicPartition] = set()
         self._arrived = asyncio.Event()
@@ -63,16 +62,15 @@ class MemoryConsumer:
         raise CommitRefused("a reader of fixed partitions is in no group, so it cannot commit")
 
     async def end_offsets(self, partitions: frozenset[TopicPartition]) -> Mapping[TopicPartition, int]:
-        return {partition: len(self._logs.log(partition)) for partition in partitions}
+        await self._faults.reach("give end offsets")
+        return {partition: self._logs.log(partition).end for partition in partitions}
 
     def positions(self) -> Mapping[TopicPartition, int]:
         return dict(self._positions)
 
     def lag(self) -> Mapping[TopicPartition, int]:
-        return {
-            partition: max(0, len(self._logs.log(partition)) - position)
-            for partition, position in self._positions.items()
-        }
+        ends = {partition: log.end for partition in self._positions if (log := self._logs.find(partition)) is not None}
+        return {partition: max(0, end - self._positions[partition]) for partition, end in ends.items()}
 
     async def stop(self, timeout_s: float = 10.0) -> None:
         self._stopped = True
@@ -89,21 +87,23 @@ class MemoryConsumer:
         if self._stopped or not self._started:
             raise BrokerError(f"the consumer in memory is {'stopped' if self._stopped else 'not started'}")
 
-    def _wake(self, partition: TopicPartition) -> None:
-        if partition in self._positions:
+    def _wake(self, partition: TopicPartition | None) -> None:
+        if partition is None or partition in self._positions:
             self._arrived.set()
 
     def _take(self, max_records: int) -> Mapping[TopicPartition, Sequence[MemoryRecord]]:
         """Records in turn from the partitions, so that none waits behind a full one."""
         taken: dict[TopicPartition, Sequence[MemoryRecord]] = {}
-        partitions = [] if self._held else sorted(self._positions.keys() - self._paused)
+        blocked = self._held or self._faults.network.closed
+        partitions = [] if blocked else sorted(self._positions.keys() - self._paused)
         start = self._turn % len(partitions) if partitions else 0
         for partition in partitions[start:] + partitions[:start]:
-            position = self._positions[partition]
-            records = self._logs.log(partition)[position : position + max_records]
+            log = self._logs.find(partition)
+            if log is None:
+                continue  # the topic is gone; it may come back
+            records, self._positions[partition] = log.read(self._positions[partition], max_records)
             if records:
                 taken[partition] = records
-                self._positions[partition] = position + len(records)
                 max_records -= len(records)
             if max_records == 0:
                 break
@@ -114,86 +114,14 @@ class MemoryConsumer:
 class MemoryReader(MemoryConsumer):
     """Reads fixed partitions."""
 
-    def __init__(self, logs: Logs, partitions: frozenset[TopicPartition], *, from_end: bool) -> None:
-        super().__init__(logs)
+    def __init__(self, logs: Logs, faults: Faults, partitions: frozenset[TopicPartition], *, from_end: bool) -> None:
+        super().__init__(logs, faults)
         self._wanted = partitions
         self._from_end = from_end
 
     async def start(self) -> None:
         """Fix the positions. Raises BrokerError."""
-        ends = await self.end_offsets(self._wanted)
-        self._positions = dict(ends) if self._from_end else dict.fromkeys(self._wanted, 0)
+        await self._faults.reach("take a reader")
+        logs = {partition: self._logs.log(partition) for partition in self._wanted}
+        self._positions = {partition: log.end if self._from_end else log.first for partition, log in logs.items()}
         self._begin()
-
-
-class MemoryMember(MemoryConsumer):
-    """A member of a group. `killed`: it sees and says nothing any more, though the group does not know yet."""
-
-    def __init__(
-        self, logs: Logs, group: Group, topics: frozenset[str], ownership: Ownership, options: GroupOptions
-    ) -> None:
-        super().__init__(logs)
-        self.topics = topics
-        self.options = options
-        self.gone = asyncio.Event()
-        self.killed = False
-        self._group = group
-        self._ownership = ownership
-        self._generation: int | None = None  # None between two assignments
-
-    async def start(self) -> None:
-        """Join; the partitions come later. Raises BrokerError for unknown topics."""
-        missing = self.topics - self._logs.topics().keys()
-        if missing:
-            raise BrokerError(f"topics {', '.join(sorted(missing))} do not exist in memory: create them first")
-        self._begin()
-        self._group.join(self)
-
-    async def commit(self, offsets: Mapping[TopicPartition, Committed]) -> None:
-        await asyncio.sleep(0)
-        mine = self._generation == self._group.generation and self._group.knows(self)
-        if self._stopped or not mine or not offsets.keys() <= self._positions.keys():
-            raise CommitRefused(f"group {self._group.name!r} has given the partitions to somebody else")
-        for offset in offsets.values():
-            size = len(offset.metadata.encode())
-            if size > _MAX_METADATA_BYTES:
-                raise BrokerError(f"group {self._group.name!r} did not take a commit: {size} bytes of metadata")
-        self._group.committed.update(offsets)
-
-    async def stop(self, timeout_s: float = 10.0) -> None:
-        await super().stop(timeout_s)
-        self._group.leave(self)
-
-    async def revoke(self) -> None:
-        self._held = True
-        if self._positions:
-            await self._tell("revoked", self._ownership.revoked(self.assignment()))
-        self._generation = None
-        self._positions = {}
-        if self.gone.is_set() and not self.killed and not self._stopped:
-            # It took too long and was put out: as a real member does, it joins anew.
-            self.gone.clear()
-            self._group.join(self)
-
-    async def assign(self, generation: int, partitions: frozenset[TopicPartition]) -> None:
-        if self.killed or self.gone.is_set():
-            return
-        self._generation = generation
-        committed = self._group.committed
-        self._positions = {p: committed[p].offset if p in committed else 0 for p in sorted(partitions)}
-        self._paused.clear()
-        await self._tell("assigned", self._ownership.assigned(partitions))
-        self._held = False
-        self._arrived.set()
-
-    def kill(self) -> None:
-        """Vanish as a process does that is killed: no records, no answers, no goodbye."""
-        self.killed = True
-        self._held = True
-
-    async def _tell(self, what: str, telling: Awaitable[None]) -> None:
-        try:
-            await telling
-        except Exception as err:  # noqa: BLE001 - the owner's code, whose fault the next poll raises
-            self._fault = BrokerError(f"the member of group {self._group.name!r} failed on partitions {what}: {err!r}")
-            self._fault.__cause__ = err

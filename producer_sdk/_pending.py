@@ -20,6 +20,7 @@ class Waiter(Protocol):
 class _Waiting(NamedTuple):
     due_s: float
     waiter: Waiter
+    published_ms: int
 
 
 class Pending:
@@ -41,7 +42,11 @@ class Pending:
     def __iter__(self) -> Iterator[str]:
         return iter(self._waiting)
 
-    def expect(self, id: str, due_s: float, waiter: Waiter) -> None:
+    def published(self) -> Iterator[tuple[str, int]]:
+        """Ids and times, in epoch milliseconds, of the requests that wait."""
+        return ((id, waiting.published_ms) for id, waiting in self._waiting.items())
+
+    def expect(self, id: str, due_s: float, waiter: Waiter, published_ms: int = 0) -> None:
         """Wait for the outcome of a request until a point in time.
 
         Raises:
@@ -52,7 +57,7 @@ class Pending:
             raise InvalidRequest(f"a request with the id {id!r} is still waiting for its reply: use another id", id=id)
         if len(self._waiting) >= self._limit:
             raise QueueFull(f"{self._limit} requests of this client wait for replies: no more fit", id=id)
-        self._waiting[id] = _Waiting(due_s, waiter)
+        self._waiting[id] = _Waiting(due_s, waiter, published_ms)
 
     def settle(self, id: str, outcome: Outcome, *, answered: bool = False) -> bool:
         """Give the outcome to who waits for it; False when nobody does. `answered` means that a reply brought it."""
@@ -72,6 +77,13 @@ class Pending:
         """Whether an id that has ended got a reply; None for an id that was never here, or long ago."""
         answered = self._ended.get(id)
         return self._ended_before.get(id) if answered is None else answered
+
+    def note_reply(self, id: str) -> bool | None:
+        """A reply came that belongs to a request that has ended; what `was_answered` gave until now."""
+        answered = self.was_answered(id)
+        if answered is False:
+            self._remember(id, True)
+        return answered
 
     def sweep(self, now_s: float) -> float | None:
         """End what is past due with DeadlineExceeded; the next point in time at which something will be, if any."""

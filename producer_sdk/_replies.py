@@ -11,7 +11,8 @@ from msgspec import Struct
 from ._follow import Follower
 from ._pending import Outcome, Pending, Waiter
 from .broker import Admin, Broker, BrokerError, Record, TopicPartition
-from .errors import Cancelled, HeadraceError, InvalidRequest
+from .cancels import Cancel
+from .errors import Cancelled, EndedError, HeadraceError, InvalidRequest
 from .records import decode_reply_record
 from .system_topics import ensure_system_topics
 from .topics import ReplyTo, Topics
@@ -95,11 +96,11 @@ class Replies:
                 self.address = ReplyTo(*partition)
             return self.address
 
-    def expect(self, id: str, deadline_s: float, waiter: Waiter) -> None:
+    def expect(self, id: str, deadline_s: float, waiter: Waiter, published_ms: int) -> None:
         """Wait for the reply to a request; raises as `Pending.expect` does."""
         loop = asyncio.get_running_loop()
         due_s = loop.time() + deadline_s + DEADLINE_GRACE_S
-        self._pending.expect(id, due_s, waiter)
+        self._pending.expect(id, due_s, waiter, published_ms)
         if self._timer is None or due_s < self._timer.when() - SWEEP_INTERVAL_S:
             self._sweep_at(loop, due_s)
 
@@ -109,6 +110,10 @@ class Replies:
 
     def forget(self, id: str) -> None:
         self._pending.forget(id)
+
+    def waiting(self) -> list[Cancel]:
+        """What would cancel the requests that wait."""
+        return [Cancel(id, at_ms) for id, at_ms in self._pending.published()]
 
     async def close(self) -> None:
         """End what waits with Cancelled, then stop reading."""
@@ -165,13 +170,22 @@ class Replies:
             return
         if isinstance(outcome, HeadraceError):
             outcome.id = outcome_id
+            if isinstance(outcome, EndedError) and self._is_for_earlier(outcome_id):
+                return
         if self._pending.settle(outcome_id, outcome, answered=True):
             self._answered += 1
         else:
             self._count_unexpected(outcome_id)
 
+    def _is_for_earlier(self, id: str) -> bool:
+        """Whether an end is taken for that of a request given up before the one of the same id that now waits."""
+        if self._pending.was_answered(id) is not False:
+            return False
+        self._count_unexpected(id)
+        return True
+
     def _count_unexpected(self, id: str) -> None:
-        answered = self._pending.was_answered(id)
+        answered = self._pending.note_reply(id)
         if answered is None:
             self._foreign += 1
         elif answered:

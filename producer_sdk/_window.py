@@ -24,6 +24,7 @@ import msgspec
 from ._call import Inputs
 from ._pending import Outcome, Waiter
 from ._producer import Sending
+from .cancels import Cancel
 from .errors import HeadraceError, InvalidRequest
 from .wire import Reply
 
@@ -51,6 +52,7 @@ class _Out(NamedTuple):
 
     id: str
     nbytes: int
+    at_ms: int
 
 
 class Steps(NamedTuple):
@@ -61,6 +63,7 @@ class Steps(NamedTuple):
         prepare: encodes a request and waits for its reply.
         send_alone, send_together: hand over one or some.
         forget: waits no longer for one.
+        give_up: has requests cancelled in the background.
     """
 
     check: Callable[[], object]
@@ -68,6 +71,7 @@ class Steps(NamedTuple):
     send_alone: Callable[[Sending], Awaitable[None]]
     send_together: Callable[[Sequence[Sending]], None]
     forget: Callable[[str], None]
+    give_up: Callable[[Sequence[Cancel]], None]
 
 
 class _Item:
@@ -127,6 +131,8 @@ class Window:
             puller.cancel()
             for out in self._out.values():
                 steps.forget(out.id)
+            if self._out:
+                steps.give_up([Cancel(out.id, out.at_ms) for out in self._out.values()])
             await asyncio.gather(puller, return_exceptions=True)
 
     def settle(self, index: int, outcome: Outcome) -> None:
@@ -192,7 +198,7 @@ class Window:
             self.settle(index, err)
         else:
             nbytes = len(sending.record.value or b"")
-            self._out[index] = _Out(sending.id, nbytes)
+            self._out[index] = _Out(sending.id, nbytes, sending.record.timestamp_ms or 0)
             self._bytes_out += nbytes
             sendings.append(sending)
 

@@ -1,4 +1,4 @@
-"""The admin port of a worker or gateway: `/livez`, `/readyz` and `/metrics`, in a thread of its own.
+"""The admin port of a worker or gateway: `/startupz`, `/livez`, `/readyz` and `/metrics`, in a thread of its own.
 
 It answers while the event loop is busy: a probe that waits for a busy loop would restart a healthy process.
 """
@@ -34,17 +34,30 @@ class AdminServer:
         live: None while the process is alive, else the reason to restart it.
         ready: None while it can take work, else the reason why not.
         metrics: the text of all metrics.
+        started: None once the start is over, well or not; else what it waits for.
+        standby: a sentence while it is ready, but others do all the work; else None.
 
-    The three are called from the server's threads: they may only read plain attributes and never block.
+    They are called from the server's threads: they may only read plain attributes and never block.
     """
 
-    def __init__(self, host: str, port: int, *, live: Check, ready: Check, metrics: Callable[[], bytes]) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        live: Check,
+        ready: Check,
+        metrics: Callable[[], bytes],
+        started: Check = lambda: None,
+        standby: Check = lambda: None,
+    ) -> None:
         self._host = host
         self._port = port
         self._pages: dict[str, Callable[[], _Page]] = {
             "/": _index,
+            "/startupz": lambda: _verdict("started", started()),
             "/livez": lambda: _verdict("live", live()),
-            "/readyz": lambda: _verdict("ready", ready()),
+            "/readyz": lambda: _verdict("ready", ready(), standby()),
             "/metrics": lambda: (HTTPStatus.OK, METRICS_CONTENT_TYPE, metrics()),
         }
         self._server: _Server | None = None
@@ -91,12 +104,12 @@ def _json(status: HTTPStatus, value: dict[str, object]) -> _Page:
 
 
 def _index() -> _Page:
-    return _json(HTTPStatus.OK, {"name": "headrace", "pages": ["/livez", "/readyz", "/metrics"]})
+    return _json(HTTPStatus.OK, {"name": "headrace", "pages": ["/startupz", "/livez", "/readyz", "/metrics"]})
 
 
-def _verdict(what: str, reason: str | None) -> _Page:
+def _verdict(what: str, reason: str | None, standby: str | None = None) -> _Page:
     if reason is None:
-        return _json(HTTPStatus.OK, {what: True})
+        return _json(HTTPStatus.OK, {what: True} | ({"standby": standby} if standby else {}))
     return _json(HTTPStatus.SERVICE_UNAVAILABLE, {what: False, "reason": reason})
 
 

@@ -5,7 +5,7 @@ Everything above this file knows only these names; the promise tests run on each
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from .errors import Internal
@@ -80,6 +80,13 @@ class Committed(NamedTuple):
     metadata: str = ""
 
 
+class Bounds(NamedTuple):
+    """Offsets that a partition holds: of the oldest record, and of the next one that readers will get."""
+
+    first: int
+    end: int
+
+
 class Topic(NamedTuple):
     """A topic to create; `config` holds Kafka's topic settings by Kafka's names."""
 
@@ -92,10 +99,13 @@ class Topic(NamedTuple):
 class Ownership(Protocol):
     """Told when partitions come and go. Both are awaited before the group goes on; keep `assigned` short.
 
+    `assigned` gets, for each partition, the offset that reading begins at (what is committed, else the oldest record's)
+    and the metadata committed beside it (empty where nothing is committed).
+
     A fault raised here ends the consumer: the next `poll` raises it as BrokerError.
     """
 
-    async def assigned(self, partitions: frozenset[TopicPartition]) -> None: ...
+    async def assigned(self, starts: Mapping[TopicPartition, Committed]) -> None: ...
     async def revoked(self, partitions: frozenset[TopicPartition]) -> None: ...
 
 
@@ -194,6 +204,10 @@ class Admin(Protocol):
         ...
 
     async def committed(self, group: str) -> Mapping[TopicPartition, Committed]: ...
+    async def bounds(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, Bounds]:
+        """What each partition holds now. Raises NoSuchPlace for one that does not exist, BrokerError without answer."""
+        ...
+
     async def stop(self) -> None: ...
 
 

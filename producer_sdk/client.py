@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from ._call import Call, Encoding, Inputs, check_call, encode_call
-from ._connection import Connection, broker_of
+from ._call import Call, Encoding, Inputs, check_call, check_reply_to, encode_call, required
+from ._connection import Connection, broker_of, new_connection
 from ._infer import InferWaiter
 from ._pending import Outcome, Waiter
-from ._producer import Route, Sender, Sending
+from ._producer import Route, Sending
 from ._replies import Counters, Replies
 from ._window import Source, Steps, Window, check_window
 from .broker import Broker, BrokerError, Outgoing
-from .errors import Cancelled, DeadlineExceeded, HeadraceError, InvalidRequest
-from .topics import ReplyTo, Topics, new_id, parse_reply_to
+from .cancels import Cancel
+from .errors import Cancelled, DeadlineExceeded, HeadraceError
+from .topics import ReplyTo, Topics, check_id, new_id
 from .wire import Reply, Scalar
 
 if TYPE_CHECKING:
@@ -94,16 +96,12 @@ class Client:
         """
         if self._connection is not None or self._closed:
             raise RuntimeError("a Client is started once: make another one")
-        producer, admin = self._broker.producer(), self._broker.admin()
-        sender = Sender(producer, admin, self._topics, self._replies.settle)
-        self._connection = Connection(producer, admin, sender)
+        self._connection = new_connection(self._broker, self._topics, self._replies.settle)
         try:
-            await admin.start()
-            await producer.start()
+            await self._connection.start()
         except BaseException:
             await self.close()
             raise
-        sender.start()
 
     async def listen(self) -> None:
         """Begin to read replies now, so that the first request need not wait for it.
@@ -119,15 +117,14 @@ class Client:
         return self._replies.failed
 
     async def close(self) -> None:
-        """End what waits with Cancelled, flush what was published, disconnect. May be called again."""
+        """Cancel what waits, flush what was published, disconnect. May be called again."""
         connection, self._connection = self._connection, None
         self._closed = True
         if connection is None:
             return
+        connection.canceller.send_soon(self._replies.waiting())
         await self._replies.close()
-        await connection.producer.stop(self._close_timeout_s)
-        await connection.sender.close()
-        await connection.admin.stop()
+        await connection.close(self._close_timeout_s)
 
     async def infer(
         self,
@@ -142,7 +139,7 @@ class Client:
         parameters: Mapping[str, Scalar] | None = None,
         outputs: Sequence[str] | None = None,
     ) -> Reply:
-        """Send one request and wait for its reply.
+        """Send one request and wait for its reply. Cancelled by asyncio, it sends a cancel in the background.
 
         Args:
             model: its name.
@@ -158,15 +155,19 @@ class Client:
         Raises:
             HeadraceError: see `errors`; every one has `code`, `retryable` and `id`.
         """
-        call = check_call(model, lane, _required(deadline_s), tenant, version, parameters, outputs)
+        call = check_call(model, lane, required(deadline_s), tenant, version, parameters, outputs)
         id = new_id() if id is None else id
         waiter = InferWaiter()
         try:
             route, reply_to = await self._prepare(call, deadline_s)
             sending = self._expect(call, id, inputs, reply_to, waiter)
+            connection = self._open()
             try:
-                await waiter.send(self._open().sender, route, sending)
+                await waiter.send(connection.sender, route, sending)
                 outcome = await waiter.outcome
+            except asyncio.CancelledError:
+                waiter.give_up(connection.canceller, sending)
+                raise
             finally:
                 self._replies.forget(id)
         except HeadraceError as err:
@@ -200,7 +201,7 @@ class Client:
             HeadraceError: after a BrokerError the request may have arrived or not; the same id makes a repeat harmless.
         """
         call = check_call(model, lane, deadline_s, tenant, version, parameters, outputs)
-        address = self._address(reply_to)
+        address = check_reply_to(self._topics, reply_to)
         sender = self._open().sender
         id = new_id() if id is None else id
         try:
@@ -211,6 +212,18 @@ class Client:
             err.id = id
             raise
         return id
+
+    async def cancel(self, id: str) -> None:
+        """Ask that the requests of an id that were published up to now end; returns once the broker has it for good.
+
+        Each still gets its one outcome: Cancelled, or the one that was published before the worker read of the cancel.
+        An id that is not known is no error. The cancel is kept for an hour; later the id may be used again.
+
+        Raises:
+            InvalidRequest: the id is not valid.
+            BrokerError: it may have arrived or not; cancelling again is harmless.
+        """
+        await self._open().canceller.send([Cancel(check_id(id), round(time.time() * 1000))])
 
     def map(
         self,
@@ -230,7 +243,7 @@ class Client:
 
         Errors of single requests are yielded as values. At most `window` items are pulled ahead of what was yielded,
         and none while 64 MiB of requests wait for their outcomes.
-        To end early, close the generator (`contextlib.aclosing`): what is still out is forgotten.
+        To end early, close the generator (`contextlib.aclosing`): what is still out is cancelled in the background.
 
         Args:
             iterable: of inputs as for `infer`; plain or asynchronous.
@@ -242,7 +255,7 @@ class Client:
             InvalidRequest: an argument is not valid; at the call.
             HeadraceError: the model is unknown or the broker does not answer; at the first item.
         """
-        call = check_call(model, lane, _required(deadline_s), tenant, version, parameters, outputs)
+        call = check_call(model, lane, required(deadline_s), tenant, version, parameters, outputs)
         size = check_window(window, self._max_pending)
 
         async def open_steps() -> Steps:
@@ -254,6 +267,7 @@ class Client:
                 lambda sending: sender.send_alone(route, sending),
                 lambda sendings: sender.send_together(route, sendings),
                 self._replies.forget,
+                self._open().canceller.send_soon,
             )
 
         return Window(size, ordered=ordered).run(iterable, open_steps)
@@ -274,16 +288,8 @@ class Client:
 
     def _expect(self, call: Call, id: str, inputs: Inputs, reply_to: ReplyTo, waiter: Waiter) -> Sending:
         value, now_ms = encode_call(call, id, inputs, self._encoding, reply_to)
-        self._replies.expect(id, call.deadline_s or 0.0, waiter)
+        self._replies.expect(id, call.deadline_s or 0.0, waiter, now_ms)
         return Sending(id, Outgoing(id.encode(), value, (), now_ms))
-
-    def _address(self, reply_to: str | None) -> ReplyTo | None:
-        if reply_to is None:
-            return None
-        address = parse_reply_to(reply_to)
-        if not self._topics.may_reply_to(address.topic):
-            raise InvalidRequest(f"reply_to {reply_to!r} is not allowed: use a topic under {self._topics.prefix}.")
-        return address
 
     def _open(self) -> Connection:
         if self._closed:
@@ -291,9 +297,3 @@ class Client:
         if self._connection is None:
             raise RuntimeError("the client is not started: use `async with`, or await start() first")
         return self._connection
-
-
-def _required(deadline_s: float | None) -> float:
-    if deadline_s is None:
-        raise InvalidRequest("deadline_s is None: a reply that is waited for needs a deadline")
-    return deadline_s

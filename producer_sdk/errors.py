@@ -56,6 +56,7 @@ class HeadraceError(Exception):
         id: id of the request that failed, where one is known.
         index: place of the request in the iterable given to `Client.map`, else None.
         parameters: what a reply carried beside the error (batch rows, times), else empty.
+        retry_after_s: set by model code on a failure that passes by itself: not to be tried again sooner.
     """
 
     code: str = Code.INTERNAL
@@ -67,6 +68,7 @@ class HeadraceError(Exception):
         self.id = id
         self.index: int | None = None
         self.parameters: dict[str, object] = {}
+        self.retry_after_s: float | None = None
 
     def __init_subclass__(cls) -> None:
         if "code" in cls.__dict__:

@@ -159,6 +159,10 @@ class Client:
             )
         )
 
+    def cancel(self, id: str) -> None:
+        """See `producer_sdk.Client.cancel`."""
+        self._wait_for(self._client.cancel(id))
+
     def map(
         self,
         model: str,

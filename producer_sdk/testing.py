@@ -126,7 +126,7 @@ class FakeWorker:
         except CommitRefused:
             pass  # another member has the partition now and answers again
 
-    async def assigned(self, partitions: frozenset[TopicPartition]) -> None:
+    async def assigned(self, starts: Mapping[TopicPartition, Committed]) -> None:
         """Called by the group."""
         self._assigned.set()
 

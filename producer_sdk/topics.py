@@ -50,6 +50,7 @@ class Topics:
         self.replies = f"{prefix}.replies"
         self.control = f"{prefix}.control"
         self.cancels = f"{prefix}.cancels"
+        self.events = f"{prefix}.events"
 
     def requests(self, model: str, lane: str) -> str:
         return f"{self.prefix}.{model}.{lane}"
@@ -64,6 +65,9 @@ class Topics:
     def results(self, model: str) -> str:
         return f"{self.prefix}.{model}.results"
 
+    def retry(self, model: str) -> str:
+        return f"{self.prefix}.{model}.retry"
+
     def dead(self, model: str) -> str:
         return f"{self.prefix}.{model}.dead"
 
@@ -72,7 +76,7 @@ class Topics:
         if not topic.startswith(f"{self.prefix}."):
             return False
         last = topic.rpartition(".")[2]
-        return topic not in (self.control, self.cancels) and last not in _NEVER_REPLIES
+        return topic not in (self.control, self.cancels, self.events) and last not in _NEVER_REPLIES
 
 
 def new_id() -> str:

@@ -53,6 +53,15 @@ def _tensor(spec: TensorSpec) -> TensorAnnouncement:
     return TensorAnnouncement(spec.name, spec.datatype, spec.shape, spec.batched)
 
 
+def standing(state: ModelState, reason: str, quiet: bool, assigned: bool) -> tuple[ModelState, str]:
+    """What others are told of a model: READY once it is loaded and its group has given out partitions."""
+    if state is ModelState.READY and quiet:
+        return ModelState.UNAVAILABLE, "the worker is quiet: it takes no new work"
+    if state is ModelState.READY and not assigned:
+        return ModelState.LOADING, "it waits for partitions"
+    return state, reason
+
+
 class Announcer:
     """Publishes what `current` says, every heartbeat and when `changed` is set. One event loop touches it."""
 

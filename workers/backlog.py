@@ -120,7 +120,7 @@ class Backlog:
             self.earliest_expiry = expires
         self._size += 1
         self.nbytes += work.nbytes
-        if work.deaths:
+        if work.alone:
             self._alone.append(work)
             return
         bucket = self._buckets.get(work.bucket)
@@ -155,19 +155,20 @@ class Backlog:
         """Take out every request whose deadline has passed."""
         if now < self.earliest_expiry:
             return []
-        return self._take_out(lambda work: work.expires is not None and work.expires <= now)
+        return self.take_out(lambda work: work.expires is not None and work.expires <= now)
 
     def drop(self, ledgers: Iterable[PartitionLedger]) -> int:
         """Forget the requests of partitions that are leaving; their next owner reads them again."""
         leaving = {id(ledger) for ledger in ledgers}
-        return len(self._take_out(lambda work: id(work.source.ledger) in leaving))
+        return len(self.take_out(lambda work: id(work.source.ledger) in leaving))
 
     def _most_urgent(self) -> object:
         if len(self._buckets) == 1:
             return next(iter(self._buckets))
         return min(self._buckets, key=lambda key: self._buckets[key].heap[0][:3])
 
-    def _take_out(self, leaves: Callable[[Work], bool]) -> list[Work]:
+    def take_out(self, leaves: Callable[[Work], bool]) -> list[Work]:
+        """Take out those that the predicate names."""
         gone = [work for work in self._alone if leaves(work)]
         self._alone = deque(work for work in self._alone if not leaves(work))
         for key, bucket in list(self._buckets.items()):

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 
 from producer_sdk.broker import (
     Broker,
     BrokerError,
     CommitRefused,
+    Committed,
     Consumer,
     GroupOptions,
     Misconfigured,
@@ -19,7 +20,9 @@ from producer_sdk.broker import (
 )
 from producer_sdk.topics import Lane, Topics
 
-from .commit import PartitionLedger, commit
+from .commit import PartitionLedger, due_commits
+from .progress import ProgressWatch, Sight, Verdict
+from .reading import Reading
 
 STOP_TIMEOUT_S = 10.0
 FIRST_PAUSE_S = 0.1
@@ -29,14 +32,17 @@ _log = logging.getLogger("headrace.worker")
 
 Settle = Callable[[Sequence[PartitionLedger]], Awaitable[None]]
 Lost = Callable[[Sequence[PartitionLedger]], None]
+Told = Callable[[Mapping[TopicPartition, Committed]], None]
+Haul = Mapping[TopicPartition, Sequence[Record]]
 
 
 class Intake:
     """One model's membership of its consumer group. One event loop touches it; one task calls `poll`.
 
-    Each assignment of a partition has a ledger of its own. When partitions go, `settle` is awaited (it finishes what
-    was started), then what is finished is committed, and only then are the ledgers fenced. When they are lost, `lost`
-    is called and nothing of them is committed.
+    Each assignment of a partition has a ledger of its own. What was read at its beginning is committed again, marked as
+    open, before the first record is given out. When partitions go, `settle` is awaited (it finishes what was started),
+    then what is finished is committed, and only then are the ledgers fenced. When they are lost, `lost` is called and
+    nothing of them is committed.
     """
 
     def __init__(
@@ -49,13 +55,20 @@ class Intake:
         settle: Settle,
         lost: Lost,
         changed: Callable[[], None],
+        committed: Told = lambda offsets: None,
+        watch: ProgressWatch | None = None,
+        kafka_away: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._lanes = topics.lanes(model)
+        self._lanes = topics.lanes(model) | {topics.retry(model): Lane.ASYNC}
         self._model = model
         self._settle = settle
         self._committing = asyncio.Lock()
         self._lost = lost
         self._changed = changed
+        self._told = committed
+        self.suspect_cap = 0  # how many records of a partition can have been in flight
+        self._watch = watch
+        self._kafka_away = kafka_away
         self._broker = broker
         self._group = topics.group(model)
         self._options = options
@@ -63,6 +76,12 @@ class Intake:
         self._joined_at: float | None = None  # None while there is no started consumer
         self._pause_s = 0.0
         self._lost_at: float | None = None  # until the next assignment, without which its records would go unread
+        self._unopened = False  # ledgers are not committed as open yet
+        self._withheld: list[tuple[PartitionLedger, Sequence[Record]]] = []  # polled, given out once that is done
+        self._read = self._commits = 0
+        self._closing = False  # all commits are the last ones
+        self.stuck = False  # another consumer did not help
+        self.reading = Reading(topics.retry(model))
         self.ledgers: dict[TopicPartition, PartitionLedger] = {}
         self.assignments = 0  # how often the group has given out partitions
 
@@ -73,22 +92,90 @@ class Intake:
         await self._consumer.start()
         self._joined_at = time.monotonic()
 
-    async def poll(self, max_records: int, timeout_s: float) -> Mapping[TopicPartition, Sequence[Record]]:
+    async def poll(self, max_records: int, timeout_s: float) -> Haul:
         """What has arrived. A consumer that cannot go on is replaced, its partitions given up uncommitted.
 
         Raises:
             Misconfigured: another would not fare better.
         """
         try:
-            if self._lost_at is not None and time.monotonic() - self._lost_at > self._options.rebalance_timeout_s:
-                raise BrokerError("its partitions were lost and the group has not given it others since")
-            return await self._consumer.poll(max_records, timeout_s)
+            self._check_progress()
+            if self._unopened and not await self._open():
+                await asyncio.sleep(FIRST_PAUSE_S)
+                return {}
+            if self._withheld:
+                held, self._withheld = self._withheld, []
+                return {ledger.partition: haul for ledger, haul in held if ledger.is_ours}
+            self.reading.apply(self._consumer, self.ledgers.values())
+            return self._noted(await self._consumer.poll(max_records, timeout_s))
         except Misconfigured:
             raise
         except BrokerError as err:
             _log.error("Model %s joins its group anew: %s", self._model, err, extra={"action": "rejoin"})
             await self._join_anew()
             return {}
+
+    def _noted(self, records: Haul) -> Haul:
+        self._read += sum(map(len, records.values()))
+        if not records:
+            for partition, position in self._consumer.positions().items():
+                if (ledger := self.ledgers.get(partition)) is not None:
+                    ledger.reached(position)
+        for partition, haul in records.items():
+            ledger = self.ledgers.get(partition)
+            if ledger is not None and ledger.is_reread(haul[0].offset):
+                self._begin_again(ledger, haul[0].offset)
+        if self._unopened:  # assigned during this poll
+            self._withheld = [(self.ledgers[p], haul) for p, haul in records.items() if p in self.ledgers]
+            return {}
+        return records
+
+    def _check_progress(self) -> None:
+        """Raises BrokerError: nothing is read or committed although there is something."""
+        if self._lost_at is not None and time.monotonic() - self._lost_at > self._options.rebalance_timeout_s:
+            raise BrokerError("its partitions were lost and the group has not given it others since")
+        if self._watch is None:
+            return
+        if self._kafka_away() or not self.ledgers:
+            self._watch.pardon()
+            return
+        paused = self.reading.paused
+        can_read = any(lag and partition not in paused for partition, lag in self._consumer.lag().items())
+        can_commit = any(ledger.is_due for ledger in self.ledgers.values())
+        verdict = self._watch.look(Sight(can_read, can_commit, self._read, self._commits), time.monotonic())
+        self.stuck = verdict is Verdict.DEAD
+        if verdict is Verdict.REBUILD:
+            raise BrokerError("it reads nothing although records wait, or commits nothing although work finishes")
+
+    def _begin_again(self, ledger: PartitionLedger, offset: int) -> None:
+        """The log was cut, or the topic made anew: offsets mean other records now, so nothing kept of them holds."""
+        partition = ledger.partition
+        _log.warning("%s:%d goes on at offset %d, below what was read: its log was cut or made anew",
+                     *partition, offset, extra={"action": "reread"})  # fmt: skip
+        self._fence([ledger])
+        self._lost([ledger])
+        self.ledgers[partition] = PartitionLedger(partition, Committed(offset))
+
+    async def _open(self) -> bool:
+        """Commit what was read at the assignment, marked open, before any of it is worked on; whether that worked.
+
+        A worker that dies before its first commit is known to have begun; lag scalers see the group at once.
+        """
+        suspected = {p: ledger for p, ledger in self.ledgers.items() if ledger.expects_suspects}
+        if suspected:  # records that came after the last worker's end cannot have been its end
+            try:
+                ends = await self._consumer.end_offsets(frozenset(suspected))
+            except BrokerError as err:
+                _log.warning("Model %s waits for the ends of its partitions: %s", self._model, err,
+                             extra={"action": "end_offsets_failed"})  # fmt: skip
+                return False
+            for partition, end in ends.items():
+                suspected[partition].bound_suspects(end)
+        assignment = self.assignments
+        if not await self.commit() or assignment != self.assignments:
+            return False
+        self._unopened = False
+        return True
 
     async def _join_anew(self) -> None:
         self._give_up()
@@ -116,34 +203,43 @@ class Intake:
     def lane(self, topic: str) -> Lane:
         return self._lanes[topic]
 
-    def pause(self) -> None:
-        self._consumer.pause(self._consumer.assignment())
-
-    def resume(self) -> None:
-        self._consumer.resume(self._consumer.assignment())
-
     def lag(self) -> int | None:
         """Records that wait in the assigned partitions; None while none is known. Any thread may ask."""
         return sum(self._consumer.lag().values()) if self.ledgers and self._joined_at is not None else None
 
-    async def assigned(self, partitions: frozenset[TopicPartition]) -> None:
-        self.ledgers |= {partition: PartitionLedger(partition) for partition in partitions}
+    async def assigned(self, starts: Mapping[TopicPartition, Committed]) -> None:
+        for partition, start in starts.items():
+            self.ledgers[partition] = PartitionLedger(partition, start, self.suspect_cap)
+        self.reading.began()
         self.assignments += 1
         self._lost_at = None
+        self._unopened = True
         self._changed()
         _log.info("Model %s has %d partitions", self._model, len(self.ledgers), extra={"action": "assigned"})
 
     async def revoked(self, partitions: frozenset[TopicPartition]) -> None:
         leaving = [self.ledgers[partition] for partition in partitions if partition in self.ledgers]
+        for ledger in leaving:
+            ledger.leaving = True
         await self._settle(leaving)
-        await self.commit()
+        await self.commit(closed=partitions)
         self._fence(leaving)
 
-    async def commit(self) -> bool:
-        """Commit what is finished; False when it must be tried again. A refusal means the partitions are lost."""
+    async def commit(self, *, closed: Collection[TopicPartition] = ()) -> bool:
+        """Commit what is finished; False when it must be tried again. A refusal means the partitions are lost.
+
+        `closed` partitions are marked as left in order: nothing in them is under suspicion.
+        """
         async with self._committing:
             try:
-                await commit(self._consumer, dict(self.ledgers))
+                ledgers = dict(self.ledgers)
+                due = due_commits(ledgers.values(), frozenset(ledgers if self._closing else closed))
+                if due:
+                    await self._consumer.commit(due)
+                    self._commits += 1
+                    self._told(due)
+                for partition, committed in due.items():
+                    ledgers[partition].committed(committed)
             except CommitRefused as err:
                 _log.warning("Model %s has lost its partitions: %s", self._model, err, extra={"action": "lost"})
                 self._give_up()
@@ -152,6 +248,22 @@ class Intake:
                              extra={"action": "commit_failed"})  # fmt: skip
                 return False
             return True
+
+    async def commit_surely(self) -> None:
+        """Commit, trying again until it works or the partitions are lost."""
+        while True:
+            if await self.commit():
+                return
+            await asyncio.sleep(FIRST_PAUSE_S)
+
+    async def charge(self, ledger: PartitionLedger, offset: int, attempts: int) -> bool:
+        """Commit that an attempt is charged to a record, before the attempt that may end the worker.
+
+        False: the record is somebody else's now.
+        """
+        ledger.charge(offset, attempts)
+        await self.commit_surely()
+        return ledger.is_ours
 
     async def keep_committing(self, finished: asyncio.Event, interval_s: float) -> None:
         """Commit each time something has finished, at most every `interval_s`, until cancelled."""
@@ -163,16 +275,16 @@ class Intake:
                 finished.set()
 
     async def commit_within(self, timeout_s: float) -> bool:
-        """Commit, trying again for so long; False when it did not work out."""
+        """Commit for the last time, trying again for so long; False when it did not work out."""
+        self._closing = True
         try:
             async with asyncio.timeout(timeout_s):
-                committed = await self.commit()
-                while not committed:
+                while True:
+                    if await self.commit():
+                        return True
                     await asyncio.sleep(FIRST_PAUSE_S)
-                    committed = await self.commit()
         except TimeoutError:
             return False
-        return True
 
     async def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
         """Leave the group; nothing can be committed afterwards."""

@@ -4,25 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
+from typing import Protocol
 
 from msgspec import Struct
 
 from producer_sdk.broker import Outgoing, Record
-from producer_sdk.errors import DeadlineExceeded, HeadraceError, InvalidRequest, UnknownModel
+from producer_sdk.errors import Cancelled, DeadlineExceeded, HeadraceError, InvalidRequest, UnknownModel
 from producer_sdk.records import decode_record
 from producer_sdk.tensors import Datatype, Tensor
 from producer_sdk.topics import Lane, Topics, derived_id
 from producer_sdk.wire import Refused, Request, Undecodable
 
+from .commit import PartitionLedger
+from .retry_records import Origin, origin_of
 from .runners.engine import Loaded, ModelSpec, TensorSpec
+from .work import Now as Now
 from .work import Rejected, Source, Work
 
 
-class Now(Struct, frozen=True, gc=False):
-    """The two clocks at one moment: monotonic seconds, and epoch milliseconds."""
+class KnownCancels(Protocol):
+    """Which requests were cancelled; workers/cancels.py gathers them."""
 
-    monotonic: float
-    epoch_ms: int
+    def __len__(self) -> int: ...
+
+    def covers(self, id: str, published_ms: int) -> bool:
+        """Whether the request of this id, published then (epoch milliseconds, -1 unknown), was cancelled."""
+        ...
 
 
 class _Fit(Struct, frozen=True, gc=False):
@@ -34,10 +41,25 @@ class _Fit(Struct, frozen=True, gc=False):
 
 
 class Decoder:
-    """Reads the records of one model. Pure but for its arguments."""
+    """Reads the records of one model: of its lanes, and of its retry topic. Pure but for its arguments.
 
-    def __init__(self, topics: Topics, spec: ModelSpec, loaded: Loaded) -> None:
+    A deadline counts as passed `clock_skew_allowance_s` later than it says, here and in `Work.expires`: who set it may
+    have another clock.
+    """
+
+    def __init__(
+        self,
+        topics: Topics,
+        spec: ModelSpec,
+        loaded: Loaded,
+        *,
+        clock_skew_allowance_s: float = 0.0,
+        cancels: KnownCancels | None = None,
+    ) -> None:
         self._prefix = topics.prefix
+        self._lanes = topics.lanes(spec.name)
+        self._cancels = cancels
+        self._allowance_ms = round(clock_skew_allowance_s * 1000)
         self._may_reply_to = lru_cache(maxsize=1024)(topics.may_reply_to)
         self._model = spec.name
         self._version = spec.version
@@ -48,37 +70,74 @@ class Decoder:
         self._varies = any(-1 in spec.shape or not spec.batched for spec in self._inputs)
 
     def decode(self, record: Record, source: Source, lane: Lane, now: Now) -> Work | Rejected:
-        """The request that a record holds, checked against the model's signature, or why it cannot run."""
-        fallback_id = derived_id(record.topic, record.partition, record.offset)
-        timestamp_ms = record.timestamp
-        if timestamp_ms < 0:  # Kafka's -1: the producer gave none
+        """The request that a record holds, checked against the model's signature, or why it cannot run.
+
+        A record of the retry topic has the lane, and its request the id and the deadline, of the original; `lane` is
+        for those that somebody else wrote there.
+        """
+        origin = origin_of(record)
+        lane = self._lanes.get(origin.topic, lane)
+        fallback_id = derived_id(origin.topic, origin.partition, origin.offset)
+        timestamp_ms = origin.timestamp_ms
+        # Kafka's -1: the producer gave none. One ahead of this clock would lengthen a relative deadline.
+        if not 0 <= timestamp_ms <= now.epoch_ms:
             timestamp_ms = now.epoch_ms
         try:
-            request = decode_record(record.value, record.headers, fallback_id, timestamp_ms)
+            request = decode_record(record.value, origin.headers, fallback_id, timestamp_ms)
         except Undecodable as err:
             return self.unreadable(record, err, source, lane, now)
         if type(request) is Refused:
-            return self._refuse(request, source, lane, now)
+            return self._refuse(request, record, source, lane, now.monotonic)
         assert isinstance(request, Request)
         try:
+            self._check_cancelled(request.id, origin)
             self._check_envelope(request)
             fit = self._fit(request.inputs)
             expires = self._expires(request, timestamp_ms, now)
-        except (InvalidRequest, UnknownModel, DeadlineExceeded) as err:
-            return self._refuse(Refused(request.id, err, request.form, request.reply_to), source, lane, now)
-        return Work(request, source, lane, fit.rows, fit.nbytes, fit.bucket, now.monotonic, expires)
+        except (InvalidRequest, UnknownModel, DeadlineExceeded, Cancelled) as err:
+            refused = Refused(request.id, err, request.form, request.reply_to)
+            return self._refuse(refused, record, source, lane, now.monotonic)
+        return Work(
+            request, source, record, lane, fit.rows, fit.nbytes, fit.bucket, now.monotonic, expires, origin.attempts
+        )
 
     def unreadable(self, record: Record, error: HeadraceError, source: Source, lane: Lane, now: Now) -> Rejected:
         """The rejection of a record whose return address cannot be read: it becomes a dead letter."""
-        id = derived_id(record.topic, record.partition, record.offset)
-        dead = Outgoing(record.key, record.value, record.headers, record.timestamp)
-        return Rejected(id, error, source, lane, now.monotonic, dead=dead)
+        return self._nobody_told(record, error, source, lane, now.monotonic)
 
-    def _refuse(self, refused: Refused, source: Source, lane: Lane, now: Now) -> Rejected:
+    def given_up(
+        self,
+        record: Record,
+        ledger: PartitionLedger,
+        refused: Refused | None,
+        error: HeadraceError,
+        lane: Lane,
+        arrived: float,
+    ) -> Rejected:
+        """The rejection of a record that must not be read in this process; `refused` None: nobody can be told."""
+        source, lane = Source(ledger, record.offset), self._lanes.get(origin_of(record).topic, lane)
+        if refused is None:
+            return self._nobody_told(record, error, source, lane, arrived)
+        return self._refuse(refused, record, source, lane, arrived)
+
+    def _nobody_told(
+        self, record: Record, error: HeadraceError, source: Source, lane: Lane, arrived: float
+    ) -> Rejected:
+        origin = origin_of(record)
+        id = derived_id(origin.topic, origin.partition, origin.offset)
+        dead = Outgoing(record.key, record.value, record.headers, record.timestamp)
+        return Rejected(id, error, source, lane, arrived, dead=dead, record=record)
+
+    def _refuse(self, refused: Refused, record: Record, source: Source, lane: Lane, arrived: float) -> Rejected:
         reply_to, error = refused.reply_to, refused.error
         if reply_to is not None and not self._may_reply_to(reply_to.topic):
             reply_to = None
-        return Rejected(refused.id, error, source, lane, now.monotonic, refused.form, reply_to)
+        return Rejected(refused.id, error, source, lane, arrived, refused.form, reply_to, record=record)
+
+    def _check_cancelled(self, id: str, origin: Origin) -> None:
+        cancels = self._cancels
+        if cancels is not None and len(cancels) and cancels.covers(id, origin.timestamp_ms):
+            raise Cancelled("the request was cancelled before it was read", id=id)
 
     def _check_envelope(self, request: Request) -> None:
         if request.reply_to is not None and not self._may_reply_to(request.reply_to.topic):
@@ -100,9 +159,10 @@ class Decoder:
             if self._default_deadline_ms is None:
                 return None
             deadline_ms = timestamp_ms + self._default_deadline_ms
-        left_ms = deadline_ms - now.epoch_ms
+        left_ms = deadline_ms + self._allowance_ms - now.epoch_ms
         if left_ms <= 0:
-            raise DeadlineExceeded(f"the deadline had passed {-left_ms / 1000:.3f} s before the request was read")
+            late_s = (now.epoch_ms - deadline_ms) / 1000
+            raise DeadlineExceeded(f"the deadline had passed {late_s:.3f} s before the request was read")
         return now.monotonic + left_ms / 1000
 
     def _fit(self, inputs: Mapping[str, Tensor]) -> _Fit:
@@ -143,6 +203,11 @@ class Decoder:
 
     def _names(self) -> str:
         return ", ".join(f"{spec.name} {spec.datatype} {_shape_text(spec)}" for spec in self._inputs)
+
+
+def skew_s(record_timestamp_ms: int, now_ms: int) -> float:
+    """How far a record's timestamp lies ahead of this clock; 0 where it does not."""
+    return max(0, record_timestamp_ms - now_ms) / 1000
 
 
 def _shape_text(spec: TensorSpec) -> str:

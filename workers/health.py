@@ -24,6 +24,8 @@ class ModelHealth(Struct, frozen=True):
         reason: why it is not ready; may be empty.
         assigned: the group has given it partitions, or told it to stand by.
         polled_at: monotonic seconds of the last finished poll; None before it has joined its group.
+        standby: it is ready, but other workers have all the partitions.
+        stuck: it reads or commits nothing although it should, and joining its group anew has not helped.
     """
 
     name: str
@@ -31,6 +33,8 @@ class ModelHealth(Struct, frozen=True):
     reason: str
     assigned: bool
     polled_at: float | None
+    standby: bool = False
+    stuck: bool = False
 
 
 class Health:
@@ -47,6 +51,7 @@ class Health:
         self.kafka_seen_at = time.monotonic
         self.waits_for = "its models"
         self.stopping = False
+        self.quiet: Callable[[], bool] = lambda: False
         self.started = False
 
     async def tick(self) -> None:
@@ -63,6 +68,9 @@ class Health:
             _log.warning("Not ready: %s", reason, extra={"action": "not_ready"})
         self._was_ready = reason is None
 
+    def kafka_is_away(self) -> bool:
+        return time.monotonic() - self.kafka_seen_at() > LONGEST_SILENCE_S
+
     def live(self) -> str | None:
         now = time.monotonic()
         if now - self._ticked_at > LONGEST_TICK_S:
@@ -72,17 +80,29 @@ class Health:
                 break  # a drain polls no more, however long it may take
             if model.polled_at is not None and now - model.polled_at > self._longest_poll_s:
                 return f"model {model.name} has not polled Kafka for {now - model.polled_at:.0f} s"
+            if model.stuck:
+                return f"model {model.name} reads or commits nothing although it should, and joining anew did not help"
         return None
+
+    def starting(self) -> str | None:
+        """What the start waits for; None once each model is loaded, or has failed to."""
+        return None if self.started and self._models() else f"the worker is starting: it waits for {self.waits_for}"
+
+    def standby(self) -> str | None:
+        """Which models have nothing to do, for other workers have all their partitions; None when all have some."""
+        idle = [model.name for model in self._models() if model.ready and model.standby]
+        return f"other workers have all partitions of model {', '.join(idle)}" if idle else None
 
     def ready(self) -> str | None:
         if self.stopping:
             return "the worker is stopping"
+        if self.quiet():
+            return "the worker is quiet: it takes no new work, TERM ends it"
         models = self._models()
-        if not self.started or not models:
-            return f"the worker is starting: it waits for {self.waits_for}"
-        silent_s = time.monotonic() - self.kafka_seen_at()
-        if silent_s > LONGEST_SILENCE_S:
-            return f"Kafka has not acknowledged anything for {silent_s:.0f} s"
+        if starting := self.starting():
+            return starting
+        if self.kafka_is_away():
+            return f"Kafka has not acknowledged anything for {time.monotonic() - self.kafka_seen_at():.0f} s"
         for model in models:
             if not model.ready:
                 return f"model {model.name} is not ready: {model.reason or 'it is loading'}"

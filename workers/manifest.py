@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
+from .manifest_delivery import DELIVERY_KEYS, read_delivery
 from .manifest_values import Wrong, convert, read_tensor, unknown
 from .runners.engine import TensorSpec
 
@@ -80,8 +81,10 @@ KEYS = frozenset(
         "instance_group",
         "version_policy",
         "v1",
+        *DELIVERY_KEYS,
+        *_TYPES,
     }
-) | frozenset(_TYPES)
+)
 
 
 _SAME = {
@@ -121,6 +124,7 @@ class Manifest:
         self._content = content
         for reader in (self._read_names, self._read_plain, self._read_engine, self._read_batching):
             self._gather(reader)
+        self._gather(partial(read_delivery, content, self.settings))
         for key in ("inputs", "outputs"):
             self._gather(partial(self._read_tensors, key, key.removesuffix("s")))
         for reader in (self._read_batched, self._read_device, self._read_v1, self._read_versions):

@@ -114,12 +114,12 @@ def _datatype(path: str, value: object) -> Datatype:
     if plain in Datatype.__members__:
         return Datatype(plain)
     near = difflib.get_close_matches(plain.upper().replace("FLOAT", "FP"), list(Datatype), 1)
-    raise Wrong(path, f"{word!r} is no datatype: use one of {', '.join(Datatype)}" + _did_you_mean(near))
+    raise Wrong(path, f"{word!r} is no datatype: use one of {', '.join(Datatype)}" + did_you_mean(near))
 
 
 def unknown(key: str, known: AbstractSet[str]) -> str:
-    return f"{key!r} is not a known key" + _did_you_mean(difflib.get_close_matches(key, known, 1))
+    return f"{key!r} is not a known key" + did_you_mean(difflib.get_close_matches(key, known, 1))
 
 
-def _did_you_mean(near: list[str]) -> str:
+def did_you_mean(near: list[str]) -> str:
     return f": did you mean {str(near[0])!r}?" if near else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Sized
 
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -12,7 +12,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from producer_sdk.errors import Code
 from producer_sdk.topics import Lane
 
-from .reply import OK
+from .reception import Reception
+from .reply import MOVED, OK
+from .reply_index import ReplyIndex
 from .work import Outcome
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
@@ -20,6 +22,14 @@ OTHER = "OTHER"
 KNOWN = frozenset((OK, OTHER, *Code))
 MAX_SERIES = len(Lane) * len(KNOWN)  # model code can raise errors with codes of its own, which must not fill memory
 ROWS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0)
+
+
+GAUGES = {
+    "suspects": ("headrace_suspect_records", "Records tried apart, for a worker ended while they were in flight."),
+    "postponed": ("headrace_postponed_requests", "Requests that wait in the worker for their next attempt."),
+    "quarantined": ("headrace_quarantined_inputs", "Inputs that are answered with their error instead of a run."),
+    "skew_s": ("headrace_clock_skew_seconds", "How far a record's timestamp lay ahead of this worker's clock, lately."),
+}
 
 
 class Distribution:
@@ -53,22 +63,43 @@ class ModelMetrics:
     """What is counted for one model. One event loop writes; the admin thread reads."""
 
     def __init__(
-        self, model: str, *, backlog: Callable[[], int], lag: Callable[[], int | None], deaths: Callable[[], int]
+        self,
+        model: str,
+        *,
+        backlog: Callable[[], int],
+        lag: Callable[[], int | None],
+        deaths: Callable[[], int],
+        index: ReplyIndex | None = None,
     ) -> None:
         self.model = model
         self.backlog = backlog
         self.lag = lag
         self.deaths = deaths
+        self.index = index
+        self.gauges: dict[str, Callable[[], float]] = {}  # by the keys of GAUGES
+        self.retries: Callable[[], int] = int
         self.outcomes: Counter[tuple[Lane, str]] = Counter()
         self.seconds = Distribution(SECONDS)
         self.batch_rows = Distribution(ROWS)
         self.run_seconds = Distribution(SECONDS)
         self.batches = 0
 
+    def watch(self, reception: Reception, suspects: Sized, postponed: Sized, quarantined: Sized) -> None:
+        """Show how much waits apart, and what the reception has seen."""
+        self.retries = lambda: reception.retries
+        self.gauges = {
+            "suspects": suspects.__len__,
+            "postponed": postponed.__len__,
+            "quarantined": quarantined.__len__,
+            "skew_s": lambda: reception.skew_s,
+        }
+
     def count(self, outcomes: Sequence[Outcome], now: float) -> None:
         """Count acknowledged outcomes."""
         counts, seconds = self.outcomes, self.seconds
         for outcome in outcomes:
+            if outcome.code == MOVED:  # it has not ended
+                continue
             counts[outcome.lane, outcome.code] += 1
             seconds.add(now - outcome.arrived)
         if len(counts) > MAX_SERIES:
@@ -108,10 +139,37 @@ class WorkerMetrics:
             if (waiting := each.lag()) is not None:
                 lag.add_metric([each.model], waiting)
         yield from (requests, deaths, backlog, lag)
+        yield from self._reply_indexes()
+        yield from self._gauges()
+        retries = CounterMetricFamily("headrace_retries", "Attempts put off after a failure.", labels=["model"])
+        for each in list(self.models):
+            retries.add_metric([each.model], each.retries())
+        yield retries
         yield self._histogram("headrace_request_seconds", "From a record's arrival to its acknowledged outcome.",
                               lambda each: each.seconds)  # fmt: skip
         yield self._histogram("headrace_batch_rows", "Rows in a batch.", lambda each: each.batch_rows)
         yield self._histogram("headrace_run_seconds", "Time of a batch on the device.", lambda each: each.run_seconds)
+
+    def _gauges(self) -> Iterator[Metric]:
+        for key, (name, text) in GAUGES.items():
+            family = GaugeMetricFamily(name, text, labels=["model"])
+            for each in list(self.models):
+                if key in each.gauges:
+                    family.add_metric([each.model], each.gauges[key]())
+            yield family
+
+    def _reply_indexes(self) -> Iterator[Metric]:
+        up = GaugeMetricFamily("headrace_reply_index_up", "Whether Redis answered the last question.", labels=["model"])
+        hits = CounterMetricFamily("headrace_reply_index_hits", "Requests answered without a run.", labels=["model"])
+        failures = CounterMetricFamily(
+            "headrace_reply_index_failures", "Questions that Redis did not answer.", labels=["model"]
+        )
+        for each in list(self.models):
+            if each.index is not None:
+                up.add_metric([each.model], each.index.up)
+                hits.add_metric([each.model], each.index.hits)
+                failures.add_metric([each.model], each.index.failures)
+        return iter((up, hits, failures))
 
     def _histogram(self, name: str, text: str, of: Callable[[ModelMetrics], Distribution]) -> Metric:
         family = HistogramMetricFamily(name, text, labels=["model"])

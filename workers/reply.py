@@ -2,61 +2,78 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Raw
 from msgspec.msgpack import Ext, encode
 from msgspec.structs import replace
 
-from producer_sdk.broker import Outgoing
+from producer_sdk import dead_letters
+from producer_sdk.broker import Outgoing, Record
 from producer_sdk.errors import DeadlineExceeded, HeadraceError, Internal, PayloadTooLarge
 from producer_sdk.oip import encode_json_error, encode_json_reply
 from producer_sdk.tensors import Tensor, tensor_ext
 from producer_sdk.topics import ReplyTo, Topics
-from producer_sdk.wire import Form, encode_error, encode_reply, sendable
+from producer_sdk.wire import Form, encode_error, encode_reply
 
-from .retry import Span
+from .retry import Failure, Span
+from .retry_records import origin_of
+from .runners.engine import DEAD_LETTER_CODES
 from .work import Answer, Batch, Block, Outcome, Part, Rejected, Work
 
 OK = "OK"
+MOVED = "RETRY"  # not an outcome: the record waits on the retry topic
 RECORD_OVERHEAD_BYTES = 512  # key, headers and framing of one record
-MAX_MESSAGE_CHARS = 1000
-KEPT_BYTES = 1024  # of the value, and of a key, of a dead letter that is itself too large
-_DEAD_PREFIX = "headrace-dead-"
-_CUT_HEADER = f"{_DEAD_PREFIX}cut-from-bytes"
 
 
 class Scribe:
-    """Writes the outcomes of one model version. Pure."""
+    """Writes the outcomes of one model version. Pure.
 
-    def __init__(self, topics: Topics, model: str, version: str, max_record_bytes: int) -> None:
+    An error whose code is among `dead_letter_codes` leaves evidence: a dead letter beside the error reply.
+    """
+
+    def __init__(
+        self,
+        topics: Topics,
+        model: str,
+        version: str,
+        max_record_bytes: int,
+        dead_letter_codes: Collection[str] = DEAD_LETTER_CODES,
+    ) -> None:
         self._model = model
         self._version = version
         self._group = topics.group(model)
         self._results = ReplyTo(topics.results(model), None)
         self._dead = ReplyTo(topics.dead(model), None)
+        self._retry = ReplyTo(topics.retry(model), None)
         self._max_value_bytes = max_record_bytes - RECORD_OVERHEAD_BYTES
+        self._dead_letter_codes = frozenset(dead_letter_codes)
 
-    def answered(self, batch: Batch, span: Span, answer: Answer, started: float, now: float) -> list[Outcome]:
-        """The outcomes of a run that covered these records of the batch and did not fail as a whole.
+    def answered(
+        self, batch: Batch, span: Span, answer: Answer, started: float, now: float
+    ) -> tuple[list[Outcome], list[Failure]]:
+        """What came of a run that covered these records of the batch and did not fail as a whole.
+
+        Records that failed by themselves come as failures: they may be tried again.
 
         Raises:
             Internal: the answer does not cover them, so that nobody knows whose it is.
         """
         outcomes: list[Outcome] = []
+        failures: list[Failure] = []
         run_ms = round(answer.run_s * 1000, 3)
         place = span.first
         for part in answer.parts:
             works = batch.works[place : place + part.records]
             place += part.records
             if part.error is not None:
-                outcomes += [self.failed(work, part.error) for work in works]
+                failures += [Failure(work, part.error) for work in works]
             else:
                 outcomes += self._results_of(works, part, batch.rows, run_ms, started, now)
         if place != span.last:
             raise Internal(f"the runner answered {place - span.first} of {len(span)} records")
-        return outcomes
+        return outcomes, failures
 
     def _results_of(
         self, works: Sequence[Work], part: Part, batch_rows: int, run_ms: float, started: float, now: float
@@ -88,7 +105,7 @@ class Scribe:
                 raise self._too_large(len(value))
         except HeadraceError as err:  # too large, or the model gave names that no reply can hold
             return self.failed(work, err)
-        return self._outcome(work, OK, value)
+        return self._outcome(work, OK, value, None, work.fingerprint)
 
     def _json(self, id: str, tensors: Mapping[str, Tensor], told: _Told) -> bytes:
         nbytes = sum(len(tensor.data) for tensor in tensors.values())
@@ -97,11 +114,22 @@ class Scribe:
             raise self._too_large(nbytes)
         return encode_json_reply(id, self._model, self._version, tensors, told.parameters)
 
-    def _outcome(self, work: Work, code: str, value: bytes) -> Outcome:
+    def _outcome(
+        self, work: Work, code: str, value: bytes, evidence: Outgoing | None = None, fingerprint: bytes = b""
+    ) -> Outcome:
         request = work.request
-        address = request.reply_to or self._results
-        outgoing = Outgoing(request.id.encode(), value)
-        return Outcome(request.id, code, address, outgoing, work.source, work.lane, work.arrived, request.form)
+        return Outcome(
+            request.id,
+            code,
+            request.reply_to or self._results,
+            Outgoing(request.id.encode(), value),
+            work.source,
+            work.lane,
+            work.arrived,
+            request.form,
+            evidence,
+            fingerprint,
+        )
 
     def _too_large(self, nbytes: int) -> PayloadTooLarge:
         return PayloadTooLarge(
@@ -110,25 +138,43 @@ class Scribe:
         )
 
     def failed(self, work: Work, error: HeadraceError) -> Outcome:
-        """The error reply to a request."""
-        return self._outcome(work, error.code, self._error_value(work.request.id, work.request.form, error))
+        """The error reply to a request, with a dead letter where its code asks for one."""
+        evidence = None
+        if error.code in self._dead_letter_codes:
+            evidence = self._dead_letter(work.record, error, max(1, work.attempts))
+        return self._outcome(work, error.code, self._error_value(work.request.id, work.request.form, error), evidence)
+
+    def remembered(self, work: Work, value: bytes) -> Outcome:
+        """The result that an earlier run gave."""
+        return self._outcome(work, OK, value)
+
+    def moved(self, work: Work, error: HeadraceError, record: Outgoing) -> Outcome:
+        """A request on its way to the retry topic: not an outcome, but its offset is finished by it."""
+        return replace(
+            self._outcome(work, MOVED, b""), address=self._retry, outgoing=record, otherwise=self.failed(work, error)
+        )
 
     def rejected(self, rejected: Rejected) -> Outcome:
         """The error reply to a record that cannot run, or its dead letter when nobody can be told."""
+        error, record, evidence = rejected.error, rejected.record, None
+        assert record is not None  # the decoder passes it with each rejection
         if rejected.dead is not None:
-            address, outgoing = self._dead, self._dead_letter(rejected, rejected.dead)
+            address, outgoing = self._dead, self._dead_letter(record, error)
         else:
             address = rejected.reply_to or self._results
-            outgoing = Outgoing(rejected.id.encode(), self._error_value(rejected.id, rejected.form, rejected.error))
+            outgoing = Outgoing(rejected.id.encode(), self._error_value(rejected.id, rejected.form, error))
+            if error.code in self._dead_letter_codes:
+                evidence = self._dead_letter(record, error)
         return Outcome(
             rejected.id,
-            rejected.error.code,
+            error.code,
             address,
             outgoing,
             rejected.source,
             rejected.lane,
             rejected.arrived,
             rejected.form,
+            evidence,
         )
 
     def instead(self, outcome: Outcome, error: HeadraceError, *, elsewhere: bool = False) -> Outcome:
@@ -137,7 +183,9 @@ class Scribe:
         `elsewhere` sends an error reply to the results topic.
         """
         if outcome.address == self._dead and not elsewhere:
-            return replace(outcome, outgoing=_shortened(outcome.outgoing))
+            return replace(outcome, outgoing=dead_letters.shortened(outcome.outgoing))
+        if outcome.otherwise is not None:
+            return outcome.otherwise
         value = self._error_value(outcome.id, outcome.form, error)
         return replace(
             outcome,
@@ -147,36 +195,33 @@ class Scribe:
         )
 
     def is_last_resort(self, topic: str) -> bool:
-        """Whether outcomes that cannot be sent elsewhere end there."""
-        return topic == self._results.topic
+        """Whether what is for that topic can go nowhere else: it is sent until it is acknowledged."""
+        return topic in (self._results.topic, self._dead.topic)
+
+    def letter_of(self, outcome: Outcome) -> Outcome:
+        """The evidence of an outcome as one to be published by itself, before its reply."""
+        assert outcome.evidence is not None
+        return replace(outcome, address=self._dead, outgoing=outcome.evidence, evidence=None)
 
     def _error_value(self, id: str, form: Form, error: HeadraceError) -> bytes:
         if form is Form.JSON:
             return encode_json_error(id, error)
         return encode_error(id, self._model, self._version, error)
 
-    def _dead_letter(self, rejected: Rejected, original: Outgoing) -> Outgoing:
-        partition = rejected.source.ledger.partition
-        facts = {
-            "topic": partition.topic,
-            "partition": str(partition.partition),
-            "offset": str(rejected.source.offset),
-            "timestamp": str(original.timestamp_ms),
-            "group": self._group,
-            "code": rejected.error.code,
-            "message": sendable(rejected.error.message[:MAX_MESSAGE_CHARS]),
-        }
-        kept = [(name, value) for name, value in original.headers if not name.startswith(_DEAD_PREFIX)]
-        ours = [(_DEAD_PREFIX + name, text.encode()) for name, text in facts.items()]
-        return Outgoing(original.key, original.value, [*kept, *ours])
-
-
-def _shortened(letter: Outgoing) -> Outgoing:
-    """A dead letter that the broker finds too large: its facts, a short key and the first bytes, and what it was."""
-    key, value = letter.key, letter.value or b""
-    facts = [(name, text) for name, text in letter.headers if name.startswith(_DEAD_PREFIX)]
-    kept_key = key if key is not None and len(key) <= KEPT_BYTES else None
-    return Outgoing(kept_key, value[:KEPT_BYTES], [*facts, (_CUT_HEADER, str(len(value)).encode())])
+    def _dead_letter(self, record: Record, error: HeadraceError, attempts: int | None = None) -> Outgoing:
+        """The record with the facts of its end; one of the retry topic goes by where it was published first."""
+        origin = origin_of(record)
+        facts = dead_letters.Facts(
+            origin.topic,
+            origin.partition,
+            origin.offset,
+            origin.timestamp_ms,
+            self._group,
+            origin.attempts if attempts is None else attempts,
+            error.code,
+            error.message,
+        )
+        return Outgoing(record.key, record.value, dead_letters.headers(facts, origin.headers))
 
 
 class _Told:

@@ -1,14 +1,20 @@
-"""What follows a failure. Pure: halving a failed batch, and what a runner's death means for a request."""
+"""What follows a failure. Pure: halving a failed batch, another attempt or none, what a runner's death means."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
 
 from msgspec import Struct
 
-from producer_sdk.errors import Code
+from producer_sdk.errors import Code, HeadraceError
+
+from .runners.engine import RetryPolicy
+from .work import Work
 
 _OF_SIZE = frozenset((Code.OUT_OF_MEMORY, Code.PAYLOAD_TOO_LARGE))
+_DEVICE_WORDS = ("cuda error", "cuda failure", "cudaerror", "cuda_error", "cudnn", "cublas", "hip error", "hiperror")
+_MOST_DOUBLINGS = 60
 
 
 class Span(Struct, frozen=True):
@@ -19,6 +25,57 @@ class Span(Struct, frozen=True):
 
     def __len__(self) -> int:
         return self.last - self.first
+
+
+class Failure(Struct, frozen=True):
+    """A request that failed, not judged yet: it is answered with the error, or tried again."""
+
+    work: Work
+    error: HeadraceError
+
+
+class Postponed(Struct, frozen=True):
+    """A request to be tried again after a pause, and the error that it is answered with if that cannot be."""
+
+    work: Work
+    delay_s: float
+    error: HeadraceError
+
+
+class Again(Struct, frozen=True):
+    """Try it again after a pause."""
+
+    delay_s: float
+
+
+def is_transient(error: HeadraceError, policy: RetryPolicy) -> bool:
+    """Whether the failure may pass by itself: its code says so, or the model did."""
+    return error.retry_after_s is not None or error.code in policy.codes
+
+
+def after_failure(
+    error: HeadraceError,
+    attempts: int,
+    policy: RetryPolicy,
+    limit: int,
+    now: float,
+    expires: float | None,
+    random: Callable[[], float],
+) -> Again | None:
+    """The rule for a request that failed with its runner alive; None: answer it with the error.
+
+    Args:
+        attempts: failed ones before this one.
+        limit: of the worker, where the policy has none of its own.
+        now, expires: monotonic seconds; an attempt that could only begin after `expires` is not made.
+        random: gives a number from 0 to 1; a pause is between a half and all of what the policy says, so that
+            requests that failed together do not come back together.
+    """
+    if not is_transient(error, policy) or attempts + 1 >= (policy.limit or limit):
+        return None
+    pause_s = min(policy.longest_delay_s, policy.first_delay_s * 2.0 ** min(attempts, _MOST_DOUBLINGS))
+    delay_s = max(pause_s * (0.5 + 0.5 * random()), error.retry_after_s or 0.0)
+    return None if expires is not None and now + delay_s >= expires else Again(delay_s)
 
 
 class Isolation:
@@ -64,6 +121,27 @@ class Isolation:
         return Span(self._suspects.last, self._end)
 
 
+class Trust(Struct):
+    """Whether a runner still has its device. One runner's; all runs on it are noted, in order.
+
+    An error that names the device may leave it lost to the process, and then every later run fails, whatever it holds.
+    The texts that say so for certain end the runner by themselves; this notices the others.
+    """
+
+    doubted: bool = False  # the last run failed with an error that names the device
+
+    def note(self, error: HeadraceError | None) -> bool:
+        """Note how a run ended; whether it is the second in a row to fail so."""
+        before, self.doubted = self.doubted, error is not None and names_device(error)
+        return before and self.doubted
+
+
+def names_device(error: HeadraceError) -> bool:
+    """Whether an error of a run is one of the device's libraries, rather than the model's own."""
+    message = error.message.lower() if error.code == Code.INFERENCE_FAILED else ""
+    return any(word in message for word in _DEVICE_WORDS)
+
+
 class AfterDeath(Enum):
     """What becomes of a request that was in flight when its runner died."""
 
@@ -71,9 +149,12 @@ class AfterDeath(Enum):
     GIVE_UP = "give up"  # it has killed a runner too often
 
 
-def after_death(deaths: int, limit: int) -> AfterDeath:
-    """The rule for a request that has now been in flight at `deaths` deaths of a runner."""
-    return AfterDeath.GIVE_UP if deaths >= limit else AfterDeath.RUN_ALONE
+def after_death(attempts: int, limit: int, *, alone: bool) -> AfterDeath:
+    """The rule for a request whose attempts, this one included, have so often failed.
+
+    Only who was alone with the runner is guilty for certain: in company, even the last attempt gives nobody up.
+    """
+    return AfterDeath.GIVE_UP if alone and attempts >= limit else AfterDeath.RUN_ALONE
 
 
 def restart_delay_s(deaths_in_a_row: int) -> float:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import Any
@@ -13,13 +12,13 @@ from msgspec.structs import replace
 
 from producer_sdk.admin import AdminServer
 from producer_sdk.announcements import Announcement
-from producer_sdk.broker import Admin, Broker, BrokerError, Producer
-from producer_sdk.model_topics import model_topics
-from producer_sdk.system_topics import ensure_system_topics
+from producer_sdk.broker import Broker, BrokerError
 from producer_sdk.topics import Topics
 
 from .announce import Announcer, announcement
-from .drain import Exit, StopRequest, stop_signals
+from .cancels import Cancels
+from .connect import event_log, reach_kafka, redis_for, see_to_topics
+from .drain import Budget, Exit, StopRequest, stop_signals
 from .events import unless
 from .health import Health, ModelHealth
 from .log import set_up_logging
@@ -29,9 +28,9 @@ from .models import find_models
 from .runners.engine import LoadFailed, ModelSpec
 from .runners.runner import RunnerDied
 from .settings import WorkerSettings
+from .shared import Shared
 
 LEAVE_TIMEOUT_S = 5.0
-REACH_PAUSE_S = 0.5
 LEAVE_AT_ONCE_S = 0.5
 Watched = asyncio.Task[Any]
 _log = logging.getLogger("headrace.worker")
@@ -50,6 +49,9 @@ class Worker:
         self._tried = 0  # models that are loaded, or have failed to
         self.health = Health(self._model_health, settings.max_poll_interval_s)
         self.stop = StopRequest()
+        self._goodbyes = Budget(LEAVE_TIMEOUT_S)
+        self.health.quiet = self.stop.quiet.is_set
+        self._cancels = Cancels(broker, self._topics, settings.clock_skew_allowance_s, self._cancelled)
 
     async def serve(self) -> Exit:
         """Serve until a signal.
@@ -64,63 +66,57 @@ class Worker:
             stack.enter_context(stop_signals(self.stop))  # 1
             self._start_admin_port(stack)
             specs = self._find_models()  # 2
-            producer = await unless(self.stop.drain, self._connect(specs, stack))
-            if producer is None:
+            shared = await unless(self.stop.drain, self._connect(specs, stack))
+            if shared is None:
                 return Exit.CLEAN
+            self.loops = [ModelLoop(spec, self._settings, shared) for spec in specs]
+            self._metrics.models = [loop.metrics for loop in self.loops]
             announcer = Announcer(
-                producer,
+                shared.producer,
                 self._topics.control,
                 self._announcements,
                 self._settings.announce_interval_s,
                 self._changed,
             )
             self.health.kafka_seen_at = lambda: announcer.acknowledged_at
-            sides = [
-                asyncio.create_task(announcer.run(), name="announce"),
-                asyncio.create_task(self.health.tick(), name="tick"),
-            ]
+            sides = self._side_tasks(announcer, shared)
             try:
                 return await self._serve_until_told(sides)
             finally:
                 for side in sides:
                     side.cancel()
-                await announcer.leave(LEAVE_TIMEOUT_S)
+                if shared.events is not None:
+                    await shared.events.flush(self._goodbyes.left_s())
+                await announcer.leave(self._goodbyes.left_s())
 
-    async def _connect(self, specs: Sequence[ModelSpec], stack: AsyncExitStack) -> Producer:
-        """Reach the broker, see to the topics, and make a loop for each model."""
-        admin, producer = await self._reach_kafka()
-        stack.push_async_callback(admin.stop)
-        stack.push_async_callback(producer.stop, LEAVE_TIMEOUT_S)
-        await self._see_to_topics(admin, specs)
-        self.loops = [ModelLoop(spec, self._settings, self._broker, producer, admin, self._changed) for spec in specs]
-        self._metrics.models = [loop.metrics for loop in self.loops]
-        return producer
+    def _side_tasks(self, announcer: Announcer, shared: Shared) -> list[asyncio.Task[None]]:
+        sides = {
+            "announce": announcer.run(),
+            "tick": self.health.tick(),
+            "cancels": self._cancels.run(),
+            "quiet": self._become_quiet(),
+        }
+        if shared.events is not None:
+            sides["events"] = shared.events.run()
+        return [asyncio.create_task(side, name=name) for name, side in sides.items()]
 
-    async def _reach_kafka(self) -> tuple[Admin, Producer]:
-        """Clients that have reached Kafka, which may start later than the worker.
+    async def _connect(self, specs: Sequence[ModelSpec], stack: AsyncExitStack) -> Shared:
+        redis = redis_for(self._settings, specs, stack)  # first: a bad address is told before the wait for Kafka
+        clients = await reach_kafka(self._broker, self._settings, self.health, stack, self._goodbyes)
+        await see_to_topics(clients.admin, self._settings, specs)
+        events = event_log(self._settings, clients.producer)
+        return Shared(self._broker, *clients, self._changed, self.stop.quiet, self.health.kafka_is_away, self._cancels,
+                      events, redis)  # fmt: skip
 
-        Raises:
-            BrokerError: it is not there within `start_timeout_s`.
-        """
-        self.health.waits_for = f"Kafka at {self._settings.bootstrap_servers}"
-        ends = time.monotonic() + self._settings.start_timeout_s
-        said = False
-        while True:
-            admin, producer = self._broker.admin(), self._broker.producer()
-            try:
-                await admin.start()
-                await producer.start()
-            except BrokerError as err:
-                await admin.stop()
-                if time.monotonic() >= ends:
-                    raise
-                if not said:
-                    _log.warning("Waiting for Kafka: %s", err, extra={"action": "wait_for_kafka"})
-                said = True
-                await asyncio.sleep(REACH_PAUSE_S)
-            else:
-                self.health.waits_for = "its models"
-                return admin, producer
+    def _cancelled(self) -> None:
+        for loop in self.loops:
+            loop.cancel_waiting()
+
+    async def _become_quiet(self) -> None:
+        await self.stop.quiet.wait()
+        _log.warning("Quiet: no new work is taken, the partitions are kept; TERM ends it", extra={"action": "quiet"})
+        self._changed.set()
+        await asyncio.Event().wait()
 
     async def _serve_until_told(self, sides: Sequence[asyncio.Task[None]]) -> Exit:
         models = [asyncio.create_task(self._serve_model(loop), name=f"model {loop.spec.name}") for loop in self.loops]
@@ -138,8 +134,9 @@ class Worker:
         finally:
             self.health.stopping = True
             await _cancelled(models)
-            leave_timeout_s = LEAVE_AT_ONCE_S if self.stop.now.is_set() else LEAVE_TIMEOUT_S
-            await asyncio.gather(*(loop.stop(leave_timeout_s) for loop in self.loops))
+            if self.stop.now.is_set():
+                self._goodbyes.shorten(LEAVE_AT_ONCE_S)
+            await asyncio.gather(*(loop.stop(self._goodbyes.left_s()) for loop in self.loops))
 
     def _report_death(self, dead: Watched) -> Exit:
         """Log why a task died.
@@ -172,7 +169,13 @@ class Worker:
     def _start_admin_port(self, stack: AsyncExitStack) -> None:
         settings, health = self._settings, self.health
         server = AdminServer(
-            settings.admin_host, settings.admin_port, live=health.live, ready=health.ready, metrics=self._metrics.text
+            settings.admin_host,
+            settings.admin_port,
+            live=health.live,
+            ready=health.ready,
+            metrics=self._metrics.text,
+            started=health.starting,
+            standby=health.standby,
         )
         server.start()
         stack.callback(server.stop)
@@ -187,20 +190,6 @@ class Worker:
             for warning in spec.warnings:
                 _log.warning("Model %s: %s", spec.name, warning, extra={"action": "model_warning"})
         return specs
-
-    async def _see_to_topics(self, admin: Admin, specs: Sequence[ModelSpec]) -> None:
-        """Create the topics that are missing; where that is not wanted, say which are."""
-        settings, topics = self._settings, self._topics
-        counts = {"partitions": settings.partitions, "replication_factor": settings.replication_factor}
-        wanted = [topic for spec in specs for topic in model_topics(topics, spec.name, **counts)]
-        if settings.create_topics:
-            await ensure_system_topics(admin, topics, settings.replication_factor, settings.reply_partitions)
-            await admin.create_topics(wanted)
-            return
-        missing = {topics.control, *(topic.name for topic in wanted)} - (await admin.topics()).keys()
-        if missing:
-            names = ", ".join(sorted(missing))
-            raise BrokerError(f"topics {names} do not exist: create them, or let the worker do it by create_topics")
 
     async def _serve_model(self, loop: ModelLoop) -> BaseException:
         """Load one model and let it serve until it dies; one that cannot be loaded leaves the others serving."""

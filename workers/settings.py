@@ -45,7 +45,7 @@ class WorkerSettings(KafkaSettings, frozen=True, kw_only=True):
     ] = field(default_factory=new_worker_id)
     admin_host: Annotated[str, Meta(description="Address that the admin port listens on.", min_length=1)] = "0.0.0.0"
     admin_port: Annotated[
-        int, Meta(description="Port of /livez, /readyz and /metrics; 0 takes a free one.", ge=0, le=65535)
+        int, Meta(description="Port of /startupz, /livez, /readyz and /metrics; 0 takes a free one.", ge=0, le=65535)
     ] = 9400
     session_timeout_s: Annotated[
         float,
@@ -85,8 +85,43 @@ class WorkerSettings(KafkaSettings, frozen=True, kw_only=True):
         float, Meta(description="Most time for one batch on the device, where model.yaml says nothing.", gt=0)
     ] = 300.0
     attempt_limit: Annotated[
-        int, Meta(description="A record run at so many deaths of a worker's runners gets RUNNER_CRASHED.", ge=1)
+        int,
+        Meta(description="A record that killed runner or worker so often gets RUNNER_CRASHED.", ge=1, le=1000),
     ] = 5
+    circuit_limit: Annotated[
+        int, Meta(description="After so many deaths in a row, with no batch run between, a model is not ready.", ge=1)
+    ] = 5
+    quarantine_s: Annotated[
+        float,
+        Meta(description="How long inputs that failed a batch are answered with their error, unrun; 0 never.", ge=0),
+    ] = 60.0
+    group_instance_id: Annotated[
+        str | None,
+        Meta(
+            description="A name kept over restarts (a StatefulSet's pod name): a restart within session_timeout_s then "
+            "moves no partition. No two workers may share it.",
+            pattern=r"^[A-Za-z0-9._-]{1,100}$",
+        ),
+    ] = None
+    clock_skew_allowance_s: Annotated[
+        float, Meta(description="How far clocks may differ: a deadline counts as passed so much later.", ge=0, le=3600)
+    ] = 0.1
+    progress_timeout_s: Annotated[
+        float,
+        Meta(
+            description="A model that should read or commit but does not for so long joins its group anew; after "
+            "twice that the worker is not live.",
+            gt=0,
+        ),
+    ] = 60.0
+    events: Annotated[
+        bool, Meta(description="Publish what was started and committed to <prefix>.events, for headrace verify.")
+    ] = False
+    redis_url: Annotated[
+        str | None,
+        Meta(description="Redis of the reply index, for models with `dedupe: redis`.", extra={"secret": True}),
+    ] = None
+    reply_index_ttl_s: Annotated[float, Meta(description="How long the reply index keeps a reply.", gt=0)] = 3600.0
     max_backlog_requests: Annotated[
         int | None,
         Meta(
@@ -153,4 +188,5 @@ class WorkerSettings(KafkaSettings, frozen=True, kw_only=True):
             heartbeat_interval_s=heartbeat_s,
             rebalance_timeout_s=rebalance_s,
             max_poll_interval_s=self.max_poll_interval_s,
+            instance_id=self.group_instance_id,
         )

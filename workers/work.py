@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from producer_sdk.broker import Outgoing
+from producer_sdk.broker import Outgoing, Record
 from producer_sdk.errors import HeadraceError
 from producer_sdk.tensors import Buffer, Datatype
 from producer_sdk.topics import Lane, ReplyTo
 from producer_sdk.wire import Form, Request
 
 from .commit import PartitionLedger
+
+
+class Now(Struct, frozen=True, gc=False):
+    """The two clocks at one moment: monotonic seconds, and epoch milliseconds."""
+
+    monotonic: float
+    epoch_ms: int
 
 
 class Source(Struct, frozen=True, gc=False):
@@ -21,21 +28,38 @@ class Source(Struct, frozen=True, gc=False):
 
 
 class Work(Struct, eq=False, gc=False):
-    """A valid request on its way. Only `deaths` changes: runner deaths while it was in flight."""
+    """A valid request on its way. `attempts`, `alone` and `fingerprint` change on it.
+
+    Attributes:
+        record: what it was read from, kept for dead letters and retries.
+        bucket: only requests of one bucket can share a batch.
+        arrived, expires: monotonic seconds; `expires` None never does.
+        attempts: failed attempts so far: runner or worker deaths while it was in flight, and transient failures.
+        alone: it has to run by itself, since it may be what kills the process that runs it.
+        fingerprint: of its inputs, once somebody needed it; else empty.
+    """
 
     request: Request
     source: Source
+    record: Record
     lane: Lane
     rows: int
     nbytes: int
-    bucket: object  # only requests of one bucket can share a batch
-    arrived: float  # monotonic seconds
-    expires: float | None  # monotonic seconds
-    deaths: int = 0
+    bucket: object
+    arrived: float
+    expires: float | None
+    attempts: int = 0
+    alone: bool = False
+    fingerprint: bytes = b""
 
 
 class Rejected(Struct, frozen=True):
-    """A record that will not run: who is told, and why. `dead` keeps a record whose return address is unreadable."""
+    """A record that will not run: who is told, and why.
+
+    Attributes:
+        dead: the record, where its return address is unreadable: the dead letter is all that is left of it.
+        record: what it was read from, for the dead letter beside an error reply.
+    """
 
     id: str
     error: HeadraceError
@@ -45,6 +69,7 @@ class Rejected(Struct, frozen=True):
     form: Form = Form.MSGPACK
     reply_to: ReplyTo | None = None
     dead: Outgoing | None = None
+    record: Record | None = None
 
 
 class Outcome(Struct, frozen=True, gc=False):
@@ -53,6 +78,9 @@ class Outcome(Struct, frozen=True, gc=False):
     Attributes:
         code: `OK` or the error code, for counting.
         address: where it goes; partition None lets the replier choose.
+        evidence: a dead letter beside the reply, acknowledged before it; None for most.
+        fingerprint: of the request's inputs where the reply index wants it; else empty.
+        otherwise: for a record on its way to the retry topic: the error reply, should it not be accepted there.
     """
 
     id: str
@@ -63,6 +91,9 @@ class Outcome(Struct, frozen=True, gc=False):
     lane: Lane
     arrived: float
     form: Form
+    evidence: Outgoing | None = None
+    fingerprint: bytes = b""
+    otherwise: Outcome | None = None
 
 
 class Batch(Struct, frozen=True, gc=False):

@@ -4,19 +4,21 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import rendition
 from golden_messages import FALLBACK_ID, TIMESTAMP_MS, Golden, all_messages
 from schema_documents import documents
 
 from producer_sdk.announcements import decode_announcement
+from producer_sdk.cancels import read_cancel
 from producer_sdk.records import decode_record, decode_reply_record
 
 SCHEMAS = Path(__file__).resolve().parents[2] / "schemas"
 ABOUT = (
     "Golden messages. `kind`: request, refused (answered with an error), undecodable (a dead letter), reply, error, "
-    "announcement. `reads_as` is what a reader must find; a tensor is shown as datatype, shape and the base64 of its "
-    "elements, row-major and little-endian. Requests are read as if they had lain at the topic, partition and offset "
-    "that `fallback_id` names, with the timestamp given."
+    "announcement, cancel. `reads_as` is what a reader must find; a tensor is shown as datatype, shape and the base64 "
+    "of its elements, row-major and little-endian. Requests are read as if they had lain at the topic, partition and "
+    "offset that `fallback_id` names, with the timestamp given."
 )
 
 
@@ -26,7 +28,7 @@ def form_of(golden: Golden) -> str:
 
 def schema_of(golden: Golden) -> str | None:
     """The schema that the message keeps to, none for broken ones."""
-    if golden.kind not in ("request", "reply", "error", "announcement"):
+    if golden.kind not in ("request", "reply", "error", "announcement", "cancel"):
         return None
     return f"{golden.kind}.msgpack.v1.json" if form_of(golden) == "msgpack" else f"{golden.kind}.v1.json"
 
@@ -40,6 +42,8 @@ def reads_as(golden: Golden) -> Any:
         case "announcement":
             assert decode_announcement(golden.value) is not None
             return json.loads(golden.value)
+        case "cancel":
+            return msgspec.to_builtins(read_cancel(golden.value))
     return None
 
 

@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 
 from producer_sdk.announcements import Announcement, ModelState, TensorAnnouncement, encode_announcement
+from producer_sdk.cancels import Cancel, cancel_record
 from producer_sdk.errors import DeadlineExceeded, InvalidRequest
 from producer_sdk.oip import encode_json_error, encode_json_reply, encode_json_request
 from producer_sdk.tensors import Datatype, Tensor
@@ -19,7 +20,7 @@ TIMESTAMP_MS = 1_700_000_000_000
 
 
 class Golden(NamedTuple):
-    """One message. `kind`: request, refused, undecodable, reply, error or announcement."""
+    """One message. `kind`: request, refused, undecodable, reply, error, announcement or cancel."""
 
     file: str
     kind: str
@@ -177,5 +178,14 @@ def announcements() -> list[Golden]:
     ]
 
 
+def cancels() -> list[Golden]:
+    written = cancel_record(Cancel("golden-1", TIMESTAMP_MS)).value or b""
+    later = b'{"at_ms": %d, "why": {"later": [1]}, "id": "golden-1"}' % TIMESTAMP_MS
+    return [
+        Golden("cancel.json", "cancel", "the end of a request", written),
+        Golden("cancel-later.json", "cancel", "keys of a later release, to be ignored", later),
+    ]
+
+
 def all_messages() -> list[Golden]:
-    return [*msgpack_messages(), *json_messages(), *announcements()]
+    return [*msgpack_messages(), *json_messages(), *announcements(), *cancels()]

@@ -142,6 +142,13 @@ class JsonError(Struct):
     code: Code
 
 
+class CancelRecord(Struct):
+    """Ends the requests of an id that were published up to `at_ms`, by the clock of who cancels."""
+
+    id: Id
+    at_ms: Moment
+
+
 DOCUMENTS: dict[str, type[Struct]] = {
     "request.msgpack.v1.json": RequestArray,
     "reply.msgpack.v1.json": ReplyArray,
@@ -150,6 +157,7 @@ DOCUMENTS: dict[str, type[Struct]] = {
     "reply.v1.json": JsonReply,
     "error.v1.json": JsonError,
     "announcement.v1.json": Announcement,
+    "cancel.v1.json": CancelRecord,
 }
 
 

@@ -12,6 +12,7 @@ from golden_messages import Golden, all_messages
 from independent_reader import read_tensor
 from schema_documents import (
     DOCUMENTS,
+    CancelRecord,
     ErrorArray,
     JsonReply,
     JsonRequest,
@@ -23,6 +24,7 @@ from schema_documents import (
 
 from producer_sdk import _json_bodies as bodies
 from producer_sdk import wire
+from producer_sdk.cancels import Cancel
 from producer_sdk.records import decode_record
 from producer_sdk.wire import Undecodable
 
@@ -70,7 +72,12 @@ def test_arrays_have_the_elements_of_the_code_in_order(mirror: Any, original: An
 
 @pytest.mark.parametrize(
     ("mirror", "original"),
-    [(JsonTensor, bodies.TensorBody), (JsonWanted, bodies.WantedOutput), (JsonRequest, bodies.RequestBody)],
+    [
+        (JsonTensor, bodies.TensorBody),
+        (JsonWanted, bodies.WantedOutput),
+        (JsonRequest, bodies.RequestBody),
+        (CancelRecord, Cancel),
+    ],
 )
 def test_objects_have_the_keys_of_the_code(mirror: Any, original: Any) -> None:
     assert set(mirror.__struct_fields__) == set(original.__struct_fields__)

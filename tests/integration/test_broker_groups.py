@@ -1,6 +1,7 @@
 """A group shares out its partitions, hands them over in order, and lets only their owner commit."""
 
 import asyncio
+from collections.abc import Mapping
 
 import pytest
 from broker_clients import Clients, Owner, read
@@ -146,8 +147,8 @@ async def test_a_new_assignment_starts_unpaused(clients: Clients) -> None:
 @pytest.mark.parametrize("when", ["assigned", "revoked"])
 async def test_a_fault_of_the_owner_ends_the_consumer(clients: Clients, when: str) -> None:
     class Faulty(Owner):
-        async def assigned(self, partitions: frozenset[TopicPartition]) -> None:
-            await super().assigned(partitions)
+        async def assigned(self, starts: Mapping[TopicPartition, Committed]) -> None:
+            await super().assigned(starts)
             if when == "assigned":
                 raise KeyError("lost")
 

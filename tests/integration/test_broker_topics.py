@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from broker_clients import Clients
 
-from producer_sdk.broker import BrokerError, Outgoing, Topic
+from producer_sdk.broker import Bounds, BrokerError, NoSuchPlace, Outgoing, Topic, TopicPartition
 
 
 async def test_new_topics_are_listed_and_usable_at_once(clients: Clients) -> None:
@@ -39,3 +39,19 @@ async def test_a_topic_that_cannot_be_made_is_named_and_the_others_are_made(clie
 
 async def test_a_group_that_never_was_has_committed_nothing(clients: Clients) -> None:
     assert await (await clients.admin()).committed(clients.group) == {}
+
+
+async def test_the_bounds_of_a_partition_are_its_oldest_record_and_the_next_one(clients: Clients) -> None:
+    admin, topic, producer = await clients.admin(), await clients.topic(2), await clients.producer()
+    await producer.publish_batch(topic, 1, [Outgoing(None, b"x") for _ in range(5)])
+    await clients.cut(TopicPartition(topic, 1), 2)
+    bounds = await admin.bounds([TopicPartition(topic, 0), TopicPartition(topic, 1)])
+    assert bounds == {TopicPartition(topic, 0): Bounds(0, 0), TopicPartition(topic, 1): Bounds(2, 5)}
+
+
+async def test_a_partition_that_is_not_there_has_no_bounds(clients: Clients) -> None:
+    admin, topic = await clients.admin(), await clients.topic(1)
+    with pytest.raises(NoSuchPlace, match=topic):
+        await admin.bounds([TopicPartition(topic, 7)])
+    with pytest.raises(NoSuchPlace, match="unknown"):
+        await admin.bounds([TopicPartition(f"{clients.prefix}.unknown", 0)])

@@ -1,5 +1,6 @@
 """A local Apache Kafka starts by itself, keeps what it should, and never outlives the process that started it."""
 
+import asyncio
 import os
 import signal
 import socket
@@ -13,6 +14,7 @@ import psutil
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from tcp_proxy import proxy_in_thread
 
 from headrace.kafka_answer import answers
 from headrace.kafka_folder import KafkaFolder
@@ -156,11 +158,38 @@ def test_a_taken_port_is_named_in_the_error() -> None:
             LocalKafka(port=port).start()
 
 
-def test_a_broker_that_cannot_start_shows_the_end_of_its_log(own_kafka: LocalKafka) -> None:
-    taken_folder = own_kafka.log_file.parent
-    with pytest.raises(LocalKafkaError, match=r"ended at its start(.|\n)*lock"):
-        LocalKafka(data_dir=taken_folder).start()
+def test_a_broker_that_cannot_start_shows_the_end_of_its_log(tmp_path: Path) -> None:
+    with pytest.raises(LocalKafkaError, match=r"ended at its start(.|\n)*no.such.Class"):
+        LocalKafka(data_dir=tmp_path, settings={"authorizer.class.name": "no.such.Class"}).start()
+
+
+def test_a_folder_belongs_to_one_broker_at_a_time(own_kafka: LocalKafka, tmp_path: Path) -> None:
+    for used in (own_kafka.log_file.parent, tmp_path):
+        kept = KafkaFolder.open(tmp_path) if used == tmp_path else None
+        with pytest.raises(LocalKafkaError, match="in use by another local Kafka"):
+            LocalKafka(data_dir=used).start()
+        if kept is not None:
+            kept.leave()
+    KafkaFolder.open(tmp_path).leave()
     assert answers(port_of(own_kafka))
+
+
+def test_clients_that_come_through_a_proxy_are_told_to_stay_on_it() -> None:
+    with proxy_in_thread() as proxy:
+        broker = LocalKafka(advertised_port=proxy.port, settings={"group.min.session.timeout.ms": "500"})
+        with pytest.raises(LocalKafkaError, match="advertised_port"):
+            broker.proxied_port  # a property that raises
+        with broker:
+            proxy.target_port = broker.proxied_port
+            asyncio.run(publish(f"127.0.0.1:{proxy.port}", "t", [b"x"]))
+            assert asyncio.run(read(broker.bootstrap_servers, "t", 1)) == [b"x"]
+            came = proxy.connections
+            broker.restart()
+            assert asyncio.run(read(f"127.0.0.1:{proxy.port}", "t", 1)) == [b"x"]
+            proxy.reset()
+            assert asyncio.run(read(broker.bootstrap_servers, "t", 1)) == [b"x"]
+            assert "group.min.session.timeout.ms=500" in (broker.log_file.parent / "server.properties").read_text()
+    assert came > 1  # to bootstrap, and to go on
 
 
 def test_a_paused_broker_is_silent_until_it_resumes(own_kafka: LocalKafka) -> None:

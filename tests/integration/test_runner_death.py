@@ -35,6 +35,11 @@ class Model:
     def predict(self, inputs):
         raise RuntimeError("CUDA error: an illegal memory access was encountered")
 """
+CONTEXT_LOST_IN_A_ROW = """
+class Model:
+    def predict(self, inputs):
+        return [RuntimeError("CUDA error: device-side assert triggered") for row in inputs["x"]]
+"""
 WORKER = """
 import asyncio, sys
 from pathlib import Path
@@ -85,6 +90,7 @@ async def test_a_runner_that_died_idle_blames_no_run(tmp_path: Path) -> None:
         (SEGFAULTING, "killed by signal 11 (SIGSEGV)"),
         (FORKING, "exited with code 4"),
         (CONTEXT_LOST, "left, for its device was lost to it"),
+        (CONTEXT_LOST_IN_A_ROW, "left, for its device was lost to it"),
     ],
 )
 async def test_a_death_in_model_code_is_told_with_its_cause(tmp_path: Path, code: str, reason: str) -> None:

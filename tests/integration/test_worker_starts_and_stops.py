@@ -101,7 +101,7 @@ async def test_topics_that_are_missing_and_must_not_be_made_are_named(
     broker: Broker, prefix: str, tmp_path: Path
 ) -> None:
     async with serving(broker, python_model(tmp_path, "m"), prefix, create_topics=False) as (_, code):
-        with pytest.raises(BrokerError, match=r"\.m\.dead.*\.m\.results do not exist: create them"):
+        with pytest.raises(BrokerError, match=r"\.m\.dead.*\.m\.retry do not exist: create them"):
             await code
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 
 from producer_sdk.broker import (
     Admin,
     Broker,
+    Committed,
     Consumer,
     GroupOptions,
     Producer,
@@ -16,6 +19,8 @@ from producer_sdk.broker import (
     Topic,
     TopicPartition,
 )
+from producer_sdk.kafka import KafkaBroker
+from producer_sdk.testing import MemoryBroker
 
 LIMIT_S = 15.0
 QUICK = GroupOptions(session_timeout_s=10.0, heartbeat_interval_s=0.2, rebalance_timeout_s=10.0)
@@ -29,12 +34,14 @@ class Owner:
         self.name = name
         self.told = [] if told is None else told
         self.owns: Partitions | None = None
+        self.starts: Mapping[TopicPartition, Committed] = {}  # of the last assignment
         self.on_revoked: Callable[[], Awaitable[None]] | None = None
         self._changed = asyncio.Event()
 
-    async def assigned(self, partitions: Partitions) -> None:
-        self.owns = partitions
-        self._tell("assigned", partitions)
+    async def assigned(self, starts: Mapping[TopicPartition, Committed]) -> None:
+        self.starts = dict(starts)
+        self.owns = frozenset(starts)
+        self._tell("assigned", self.owns)
 
     async def revoked(self, partitions: Partitions) -> None:
         if self.on_revoked is not None:
@@ -106,9 +113,39 @@ class Clients:
         self._stack.push_async_callback(reader.stop)
         return reader
 
+    async def cut(self, partition: TopicPartition, offset: int) -> None:
+        """The log begins at the offset from now on, as when retention has removed what was before."""
+        if isinstance(self.broker, MemoryBroker):
+            self.broker.cut(partition, offset)
+        else:
+            async with kafka_admin(self.broker) as admin:
+                await admin.delete_records({partition: RecordsToDelete(offset)})
+
+    async def drop(self, topic: str) -> None:
+        """Delete the topic, and return when it is gone."""
+        if isinstance(self.broker, MemoryBroker):
+            self.broker.drop_topic(topic)
+        else:
+            async with kafka_admin(self.broker) as admin:
+                await admin.delete_topics([topic])
+                while topic in await admin.list_topics():  # noqa: ASYNC110 - Kafka tells nobody
+                    await asyncio.sleep(0.05)
+
     @property
     def group(self) -> str:
         return f"{self.prefix}.group"
+
+
+@asynccontextmanager
+async def kafka_admin(broker: Broker) -> AsyncIterator[AIOKafkaAdminClient]:
+    """For what headrace itself never does to a Kafka."""
+    assert isinstance(broker, KafkaBroker)
+    admin = AIOKafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)
+    await admin.start()
+    try:
+        yield admin
+    finally:
+        await admin.close()
 
 
 async def read(consumer: Consumer, count: int) -> list[Record]:

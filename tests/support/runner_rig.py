@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from producer_sdk.broker import Record
 from producer_sdk.tensors import Array, Datatype, Tensor
 from producer_sdk.topics import Lane
 from producer_sdk.wire import Request, Scalar
@@ -38,7 +39,7 @@ def work(inputs: Mapping[str, Any], parameters: Mapping[str, Scalar] | None = No
     request = Request("id", tensors, parameters=dict(parameters or {}))
     rows = next(iter(tensors.values())).shape[0] if rows is None else rows
     nbytes = sum(len(tensor.data) for tensor in tensors.values())
-    return Work(request, cast(Source, None), Lane.ASYNC, rows, nbytes, (), 0.0, None)
+    return Work(request, cast(Source, None), cast(Record, None), Lane.ASYNC, rows, nbytes, (), 0.0, None)
 
 
 def batch(*works: Work) -> Batch:

@@ -1,12 +1,14 @@
 """A runner that does what its records say, for tests of the device."""
 
 import asyncio
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
 
-from worker_rig import until
-
+from producer_sdk._memory_logs import MemoryRecord
 from producer_sdk.broker import TopicPartition
-from producer_sdk.errors import InferenceFailed, OutOfMemory, PayloadTooLarge
+from producer_sdk.errors import HeadraceError, InferenceFailed, ModelNotReady, OutOfMemory, PayloadTooLarge
+from producer_sdk.tensors import Datatype, Tensor
 from producer_sdk.topics import Lane, Topics
 from producer_sdk.wire import Request
 from workers.commit import PartitionLedger
@@ -14,24 +16,33 @@ from workers.reply import Scribe
 from workers.run import Device, Ran
 from workers.runners.engine import Loaded, Signature
 from workers.runners.runner import RunnerDied
-from workers.work import Answer, Batch, Part, Source, Work
+from workers.work import Answer, Batch, Outcome, Part, Source, Work
 
 LEDGER = PartitionLedger(TopicPartition("p.m.async", 0))
 SCRIBE = Scribe(Topics("p"), "m", "1", 100_000)
 LIMIT = 3
+RECORD = MemoryRecord("p.m.async", 0, 0, 0, None, b"", ())
 
 
-def work(id: str) -> Work:
-    return Work(Request(id, {}), Source(LEDGER, 0), Lane.ASYNC, 1, 8, (), 0.0, None)
+def work(id: str, expires: float | None = None) -> Work:
+    """One record; its inputs are its id, so that records of one id are equal."""
+    request = Request(id, {"x": Tensor(Datatype.UINT8, (1,), id.encode())})
+    return Work(request, Source(LEDGER, 0), RECORD, Lane.ASYNC, 1, 8, (), 0.0, expires)
 
 
 def batch_of(ids: str) -> Batch:
-    """One record a character: `!` fails what it runs with, else `x` kills the runner.
+    """One record a character.
 
-    More than two `+` are too many for the model at once. Two capital letters do not fit into a slot together, and `Z`
-    not even alone.
+    `!` fails what it runs with, else `x` kills the runner. `?` fails what it runs with in a way that passes by itself,
+    `~` only itself, and so does `-` for good. `#` fails what it runs with and loses the device, so that all fails from
+    then on; `%` fails what it runs with by an error of the device that does not last. More than two `+` are too many
+    for the model at once. Two capital letters do not fit into a slot together, and `Z` not even alone.
     """
-    return Batch(tuple(map(work, ids)), len(ids))
+    return batch(tuple(map(work, ids)))
+
+
+def batch(works: Sequence[Work]) -> Batch:
+    return Batch(tuple(works), len(works))
 
 
 class Script:
@@ -57,6 +68,7 @@ class ScriptedRunner:
         self._placed: dict[int, str] = {}
         self._turn = asyncio.Lock()
         self._death = ""
+        self._device_lost = False
         self._ended = asyncio.Event()
 
     async def start(self) -> Loaded:
@@ -78,14 +90,24 @@ class ScriptedRunner:
                 raise RunnerDied(self._death, started=False)
             ids = self._placed[slot][first:last]
             self._script.runs.append(ids)
-            if ids.count("+") > 2:
-                return Answer((), 0.001, OutOfMemory("too many +"))
-            if "!" in ids:
-                return Answer((), 0.001, InferenceFailed("cannot digest !"))
-            if "x" in ids:
+            if "x" in ids and "!" not in ids:
                 self.die("killed by x")
                 raise RunnerDied(self._death, started=True)
-            return Answer((Part(len(ids), len(ids)),), 0.001)
+            error = self._error(ids)
+            of_rows = {"~": retry_in(0.5), "-": InferenceFailed("cannot digest -")}
+            parts = [Part(1, 1, (), of_rows.get(id)) for id in ids]
+            return Answer(() if error else tuple(parts), 0.001, error)
+
+    def _error(self, ids: str) -> HeadraceError | None:
+        """The error of a run as a whole."""
+        self._device_lost = self._device_lost or "#" in ids
+        if self._device_lost or "%" in ids:
+            return InferenceFailed("RuntimeError: CUDA error: one of a kind")
+        if ids.count("+") > 2:
+            return OutOfMemory("too many +")
+        if "!" in ids:
+            return InferenceFailed("cannot digest !")
+        return retry_in(0.5) if "?" in ids else None
 
     def die(self, reason: str) -> None:
         self._death = reason
@@ -99,10 +121,36 @@ class ScriptedRunner:
         self.stops += 1
 
 
-async def started(script: Script, changed: Callable[[], None] = lambda: None) -> Device:
-    device = Device(script.runner, LIMIT, "m", changed)
+def retry_in(delay_s: float) -> HeadraceError:
+    error = ModelNotReady("come back later")
+    error.retry_after_s = delay_s
+    return error
+
+
+async def started(script: Script, changed: Callable[[], None] = lambda: None, **options: Any) -> Device:
+    device = Device(script.runner, LIMIT, "m", changed, **options)
     await device.start()
     return device
+
+
+async def run_to_the_end(device: Device, works: Sequence[Work]) -> tuple[list[tuple[str, str]], list[Batch]]:
+    """As the loop does: who has to run again runs, alone if that is said, at once even if a pause is asked for.
+
+    Gives id and code of each record's outcome, in the order of ids, and the batches.
+    """
+    ended: list[Outcome] = []
+    batches, waiting = list[Batch](), list(works)
+    while waiting:
+        alone = [each for each in waiting if each.alone][:1]
+        batches.append(batch(alone or waiting))
+        waiting = [each for each in waiting if each not in batches[-1].works]
+        await until_ready(device)
+        ran = await device.run(0, batches[-1], SCRIBE)
+        ended += ran.outcomes
+        waiting = [*ran.again, *(each.work for each in ran.later), *waiting]
+    assert {id(each.source) for each in works} == {id(each.source) for each in ended}
+    assert len(ended) == len(works)
+    return sorted((each.id, each.code) for each in ended), batches
 
 
 def codes(ran: Ran) -> dict[str, str]:
@@ -111,4 +159,7 @@ def codes(ran: Ran) -> dict[str, str]:
 
 
 async def until_ready(device: Device) -> None:
-    await until(lambda: device.ready)
+    ends = time.monotonic() + 10.0
+    while not device.ready:
+        assert time.monotonic() < ends, device.reason
+        await asyncio.sleep(0.001)

@@ -28,6 +28,7 @@ async def asynchronous() -> None:
         async for outcome in client.map("mlp", batches()):
             assert_type(outcome, Reply | HeadraceError)
             assert_type(outcome.index, int | None)
+        await client.cancel("a")
         assert_type(client.counters, Counters)
         await client.infer("mlp", {"x": 1}, deadline_s=None)  # type: ignore[arg-type]
         await client.infer("mlp", {"x": 1}, priority=1)  # type: ignore[call-arg]
@@ -40,6 +41,7 @@ def synchronous() -> None:
         assert_type(client, blocking.Client)
         assert_type(client.infer("mlp", {"x": np.zeros(3)}), Reply)
         assert_type(client.publish("mlp", {"x": np.zeros(3)}), str)
+        client.cancel("a")
         assert_type(client.map("mlp", [{"x": np.zeros(3)}], window=4), Iterator[Reply | HeadraceError])
 
 

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from producer_sdk._memory_logs import MemoryRecord
 from producer_sdk.broker import TopicPartition
 from producer_sdk.topics import Lane
 from producer_sdk.wire import Request
@@ -12,13 +13,14 @@ from workers.commit import PartitionLedger
 from workers.work import Source, Work
 
 LEDGER = PartitionLedger(TopicPartition("t", 0))
+RECORD = MemoryRecord("t", 0, 0, 0, None, b"", ())
 
 
 def work(
     id: str = "a", *, lane: Lane = Lane.ASYNC, rows: int = 1, arrived: float = 0.0, expires: float | None = None,
-    bucket: object = (), nbytes: int = 10, ledger: PartitionLedger = LEDGER, deaths: int = 0,
+    bucket: object = (), nbytes: int = 10, ledger: PartitionLedger = LEDGER, alone: bool = False,
 ) -> Work:  # fmt: skip
-    return Work(Request(id, {}), Source(ledger, 0), lane, rows, nbytes, bucket, arrived, expires, deaths)
+    return Work(Request(id, {}), Source(ledger, 0), RECORD, lane, rows, nbytes, bucket, arrived, expires, 0, alone)
 
 
 def backlog_of(*works: Work, max_requests: int = 100, max_bytes: int = 10_000) -> Backlog:
@@ -65,7 +67,7 @@ def test_buckets_never_mix_and_the_most_urgent_runs_first() -> None:
 
 
 def test_a_request_that_was_in_flight_at_a_death_runs_alone_and_first() -> None:
-    backlog = backlog_of(work("good"), work("suspect", deaths=1), work("other"))
+    backlog = backlog_of(work("good"), work("suspect", alone=True), work("other"))
     waiting = backlog.next_up(32)
     assert waiting is not None
     assert waiting.alone
@@ -78,7 +80,7 @@ def test_room_ends_with_the_requests_or_with_the_bytes() -> None:
 
 
 def test_expired_requests_leave_first_and_only_they() -> None:
-    backlog = backlog_of(work("gone", expires=1.0), work("there", expires=3.0), work("dead", expires=1.5, deaths=1))
+    backlog = backlog_of(work("gone", expires=1.0), work("there", expires=3.0), work("dead", expires=1.5, alone=True))
     assert {each.request.id for each in backlog.take_expired(2.0)} == {"gone", "dead"}
     assert backlog.earliest_expiry == 3.0
     assert len(backlog) == 1
@@ -86,7 +88,7 @@ def test_expired_requests_leave_first_and_only_they() -> None:
 
 def test_dropping_a_partition_forgets_only_its_requests() -> None:
     leaving = PartitionLedger(TopicPartition("t", 1))
-    backlog = backlog_of(work("stays"), work("goes", ledger=leaving), work("too", ledger=leaving, deaths=1))
+    backlog = backlog_of(work("stays"), work("goes", ledger=leaving), work("too", ledger=leaving, alone=True))
     assert backlog.drop([leaving]) == 2
     assert ids(backlog) == ["stays"]
 

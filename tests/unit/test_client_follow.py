@@ -1,10 +1,10 @@
 """A lost reader is built anew where it was: no record is skipped, none is handled twice."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import pytest
+from fragile_broker import FragileBroker
 
 from producer_sdk import Client
 from producer_sdk._follow import Follower
@@ -12,38 +12,6 @@ from producer_sdk.broker import BrokerError, Outgoing, Record, Topic, TopicParti
 from producer_sdk.testing import FakeWorker, MemoryBroker
 
 PLACE = TopicPartition("headrace.here", 0)
-
-
-class FragileReader:
-    """A reader of the broker in memory that fails as often as told."""
-
-    def __init__(self, broker: "FragileBroker", reader: Any) -> None:
-        self._broker = broker
-        self._reader = reader
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._reader, name)
-
-    async def start(self) -> None:
-        if self._broker.failing_starts:
-            self._broker.failing_starts -= 1
-            raise BrokerError("no broker answers")
-        await self._reader.start()
-
-    async def poll(self, max_records: int, timeout_s: float) -> Mapping[TopicPartition, Sequence[Record]]:
-        if self._broker.failing_polls:
-            self._broker.failing_polls -= 1
-            raise BrokerError("the connection is gone")
-        polled: Mapping[TopicPartition, Sequence[Record]] = await self._reader.poll(max_records, timeout_s)
-        return polled
-
-
-class FragileBroker(MemoryBroker):
-    failing_polls = 0
-    failing_starts = 0
-
-    def reader(self, partitions: frozenset[TopicPartition], *, from_end: bool) -> Any:
-        return FragileReader(self, super().reader(partitions, from_end=from_end))
 
 
 @pytest.fixture
@@ -70,12 +38,15 @@ async def until_read(follower: Follower, position: int) -> None:
 
 
 @pytest.mark.parametrize("from_end", [True, False])
-async def test_records_that_come_while_no_reader_lives_are_handled_once(broker: FragileBroker, from_end: bool) -> None:
+@pytest.mark.parametrize("fault", [BrokerError("the connection is gone"), ZeroDivisionError("a bug below")])
+async def test_records_that_come_while_no_reader_lives_are_handled_once(
+    broker: FragileBroker, from_end: bool, fault: Exception
+) -> None:
     got: list[bytes | None] = []
     await put(broker, b"before")
     follower = Follower(broker, PLACE, lambda records: got.extend(r.value for r in records), from_end=from_end)
     await follower.start()
-    broker.failing_polls, broker.failing_starts = 2, 2
+    broker.failing_polls, broker.failing_starts, broker.poll_fault = 2, 2, fault
     await put(broker, b"1", b"2")
     await asyncio.sleep(0.2)
     lost = follower.failed

@@ -1,68 +1,26 @@
 """A record becomes a request that can run, or a rejection whose sentence says why. Nothing raises."""
 
-import json
 import struct
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
+from decode_rig import NOW, REPLIES, SOURCE, ARecord, X, accepted, decoder, json_record, read, refused, rows
 from hypothesis import given
 from hypothesis import strategies as st
 
-from producer_sdk.broker import Headers, TopicPartition
 from producer_sdk.errors import Code
 from producer_sdk.tensors import Datatype, Tensor
-from producer_sdk.topics import Lane, ReplyTo, Topics
+from producer_sdk.topics import Lane, ReplyTo
 from producer_sdk.wire import Form, Request, encode_request
-from workers.commit import PartitionLedger
-from workers.decode import Decoder, Now
-from workers.runners.engine import Loaded, ModelSpec, Signature, TensorSpec
-from workers.work import Rejected, Source, Work
-
-NOW = Now(monotonic=100.0, epoch_ms=1_000_000)
-SOURCE = Source(PartitionLedger(TopicPartition("p.m.async", 3)), 7)
-X = TensorSpec("x", Datatype.FP32, (2,))
-REPLIES = ReplyTo("p.replies", 1)
-
-
-class ARecord(NamedTuple):
-    value: bytes | None
-    timestamp: int = NOW.epoch_ms
-    headers: Headers = ()
-    key: bytes | None = b"key"
-    topic: str = "p.m.async"
-    partition: int = 3
-    offset: int = 7
-
-
-def decoder(*inputs: TensorSpec, default_deadline_s: float | None = None, max_batch_size: int = 8) -> Decoder:
-    spec = ModelSpec("m", "2", Path(), "python", default_deadline_s=default_deadline_s)
-    outputs = (TensorSpec("y", Datatype.FP32, (2,)), TensorSpec("z", Datatype.FP32, ()))
-    return Decoder(Topics("p"), spec, Loaded(Signature(inputs or (X,), outputs), "python", max_batch_size))
-
-
-def read(record: ARecord, by: Decoder | None = None) -> Work | Rejected:
-    return (by or decoder()).decode(record, SOURCE, Lane.ASYNC, NOW)
+from workers.decode import Decoder
+from workers.runners.engine import TensorSpec
+from workers.work import Rejected, Work
 
 
 def request(inputs: dict[str, Any], by: Decoder | None = None, **fields: Any) -> Work | Rejected:
     tensors = {name: Tensor.from_array(value) for name, value in inputs.items()}
     return read(ARecord(encode_request(Request("a", tensors, **fields))), by)
-
-
-def accepted(decoded: Work | Rejected) -> Work:
-    assert isinstance(decoded, Work), decoded
-    return decoded
-
-
-def refused(decoded: Work | Rejected) -> Rejected:
-    assert isinstance(decoded, Rejected)
-    return decoded
-
-
-def rows(count: int = 1, width: int = 2, dtype: Any = np.float32) -> Any:
-    return np.ones((count, width), dtype)
 
 
 def test_a_request_that_fits_says_its_rows_bytes_and_lane() -> None:
@@ -167,11 +125,6 @@ def test_a_deadline_that_has_passed_is_refused_with_how_late_it_is(deadline_ms: 
     assert rejected.error.code == Code.DEADLINE_EXCEEDED
     assert f"had passed {late}" in rejected.error.message
     assert rejected.reply_to == REPLIES
-
-
-def json_record(timestamp: int, **parameters: Any) -> ARecord:
-    inputs = [{"name": "x", "shape": [1, 2], "datatype": "FP32", "data": [1, 2]}]
-    return ARecord(json.dumps({"parameters": parameters, "inputs": inputs}).encode(), timestamp)
 
 
 def test_a_relative_deadline_and_the_default_one_count_from_the_records_timestamp() -> None:

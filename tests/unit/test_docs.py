@@ -1,6 +1,7 @@
 """The docs name what there is: modules, files, flags, keys, metrics, codes; and their examples run."""
 
 import ast
+import asyncio
 import importlib
 import inspect
 import re
@@ -110,8 +111,13 @@ def known_flags() -> Iterator[str]:
         waiting += getattr(command, "commands", {}).values()
 
 
+def chaos_flags() -> Iterator[str]:
+    """Those of the script behind `make chaos`."""
+    yield from re.findall(r'add_argument\("(--[a-z-]+)"', (ROOT / "tests/chaos/run.py").read_text("utf-8"))
+
+
 def test_the_flags_in_the_docs_exist() -> None:
-    flags = set(known_flags())
+    flags = {*known_flags(), *chaos_flags()}
     quoted = {
         (file.name, flag)
         for file in PAGES
@@ -151,12 +157,13 @@ async def run(code: str, names: dict[str, Any]) -> None:
 
 
 async def test_the_examples_of_the_client_run(capsys: pytest.CaptureFixture[str]) -> None:
-    asking, more, blocking, _ = python_blocks(page("sdk.md"))
+    asking, more, giving_up, blocking, _ = python_blocks(page("sdk.md"))
     broker = MemoryBroker()
     async with FakeWorker(broker, "iris", lambda inputs: {"y": inputs["x"]}), Client(broker) as client:
         names = {"np": np, "Client": lambda _: Client(broker), "HeadraceError": HeadraceError, "client": client}
         await run(asking, dict(names))
         await run(more, dict(names))
+        await run(giving_up, names | {"asyncio": asyncio, "id": "job-1"})
     lines = capsys.readouterr().out.splitlines()
     assert lines[:2] == ["[[0. 0. 0. 0.]] 1 {}", "0 [[0. 0. 0. 0.]]"]
     assert lines[-1] == "999 [[999. 999. 999. 999.]]"

@@ -99,3 +99,28 @@ async def test_an_event_loop_that_stands_still_is_not_alive(monkeypatch: pytest.
     time.sleep(0.1)  # noqa: ASYNC251 - the loop stands still
     assert answers.live() == "the event loop has stood still for 0 s"
     ticking.cancel()
+
+
+def test_startup_readiness_and_standby_are_told_apart() -> None:
+    loading, standing_by = health_of(READY, started=False), health_of(READY, model(standby=True))
+    assert loading.starting() == "the worker is starting: it waits for its models"
+    assert (standing_by.starting(), standing_by.ready()) == (None, None)
+    assert standing_by.standby() == "other workers have all partitions of model m"
+    assert health_of(READY).standby() is None
+
+
+def test_a_failed_model_ends_the_start_all_the_same() -> None:
+    failed = health_of(model(ready=False, reason="no such file"))
+    assert failed.starting() is None
+    assert failed.ready() == "model m is not ready: no such file"
+
+
+def test_a_quiet_worker_is_not_ready_and_lives() -> None:
+    quiet = health_of(READY)
+    quiet.quiet = lambda: True
+    assert "quiet" in (quiet.ready() or "")
+    assert quiet.live() is None
+
+
+def test_an_intake_that_stays_stuck_is_no_life() -> None:
+    assert "reads or commits nothing" in (health_of(model(stuck=True, polled_at=time.monotonic())).live() or "")

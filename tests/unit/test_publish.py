@@ -1,96 +1,17 @@
 """An outcome is published until it is acknowledged, and only then is its offset finished."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator
 
 import pytest
+from replier_rig import Rig, rig_of
 from worker_rig import until
 
-from producer_sdk.broker import BrokerError, Outgoing, Topic, TopicPartition
-from producer_sdk.errors import HeadraceError, InvalidRequest
+from producer_sdk.broker import BrokerError, Topic
 from producer_sdk.memory import MemoryBroker
-from producer_sdk.records import decode_reply_record
-from producer_sdk.topics import Lane, ReplyTo, Topics
-from producer_sdk.wire import Form
+from producer_sdk.topics import Lane
 from workers import publish
-from workers.commit import PartitionLedger
-from workers.publish import ENOUGH, LINGER_S, Destinations, Replier
-from workers.reply import Scribe
-from workers.work import Outcome, Rejected, Source
-
-SMALL = {"max.message.bytes": "600"}
-TINY = {"max.message.bytes": "90"}  # not even an error reply fits
-TOPICS = [
-    Topic("p.replies", 4),
-    Topic("p.small", 1, config=SMALL),
-    Topic("p.tiny", 1, config=TINY),
-    Topic("p.m.results", 2),
-    Topic("p.m.dead", 1, config={"max.message.bytes": "3000"}),
-]
-SCRIBE = Scribe(Topics("p"), "m", "1", 100_000)
-
-
-class Rig:
-    """A replier on a broker in memory; each outcome comes from an offset of its own in partition 5."""
-
-    def __init__(self, broker: MemoryBroker, replier: Callable[..., Replier]) -> None:
-        self.broker = broker
-        self.ledger = PartitionLedger(TopicPartition("p.m.async", 5))
-        self.published: list[Outcome] = []
-        self.running = 0  # batches
-        self.replier = replier(published=self._note, running=lambda: self.running)
-        self._offset = 0
-
-    def outcome(
-        self, topic: str = "p.replies", partition: int | None = None, size: int = 10, lane: Lane = Lane.ASYNC
-    ) -> Outcome:
-        offset, self._offset = self._offset, self._offset + 1
-        self.ledger.take(offset)
-        outgoing = Outgoing(b"id", b"v" * size)
-        address = ReplyTo(topic, partition)
-        return Outcome(str(offset), "OK", address, outgoing, self.source(offset), lane, 0.0, Form.MSGPACK)
-
-    def source(self, offset: int) -> Source:
-        return Source(self.ledger, offset)
-
-    def _note(self, outcomes: Sequence[Outcome]) -> None:
-        self.published += outcomes
-
-    async def put(self, *outcomes: Outcome) -> None:
-        """Hand over, and wait until each is published once and nothing is left in the counts."""
-        wanted = len(self.published) + len(outcomes)
-        self.replier.put(outcomes)
-        await until(lambda: len(self.published) >= wanted)
-        assert (self.replier.unacknowledged, self.replier._nbytes, self.ledger.unfinished) == (0, 0, 0)
-
-    async def lies_in(self, topic: str) -> Mapping[int, list[bytes | None]]:
-        """The values of a topic by partition."""
-        admin = self.broker.admin()
-        partitions = [TopicPartition(topic, n) for n in range((await admin.topics())[topic])]
-        reader = self.broker.reader(frozenset(partitions), from_end=False)
-        await reader.start()
-        polled = await reader.poll(1000, 0.0)
-        return {where.partition: [record.value for record in records] for where, records in polled.items()}
-
-    async def errors_in(self, topic: str) -> list[str]:
-        values = [value for partition in (await self.lies_in(topic)).values() for value in partition]
-        read = [decode_reply_record(value) for value in values if value and not value.startswith(b"v")]
-        return [each.message for each in read if isinstance(each, HeadraceError)]
-
-
-@asynccontextmanager
-async def rig_of(broker: MemoryBroker) -> AsyncIterator[Rig]:
-    producer, admin = broker.producer(), broker.admin()
-    await producer.start()
-    await admin.create_topics(TOPICS)
-    rig = Rig(broker, lambda **told: Replier(producer, Destinations(admin), SCRIBE, **told))
-    running = asyncio.create_task(rig.replier.run())
-    yield rig
-    assert not running.done()
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
-    await producer.stop(0.0)
+from workers.publish import ENOUGH, LINGER_S
 
 
 @pytest.fixture
@@ -109,10 +30,10 @@ async def test_an_offset_is_unfinished_until_the_acknowledgement(rig: Rig) -> No
     rig.broker.hold_acknowledgements()
     rig.replier.put([rig.outcome()])
     await asyncio.sleep(0.05)
-    assert (rig.ledger.committable(), rig.replier.unacknowledged, len(rig.published)) == (1, 1, 1)
+    assert (rig.ledger.lowest_unfinished, rig.replier.unacknowledged, len(rig.published)) == (1, 1, 1)
     rig.broker.release_acknowledgements()
     await until(lambda: len(rig.published) == 2)
-    assert rig.ledger.committable() == 2
+    assert rig.ledger.lowest_unfinished == 2
 
 
 async def test_a_refused_publish_is_repeated_until_it_is_acknowledged(rig: Rig) -> None:
@@ -163,7 +84,7 @@ async def test_partitions_added_to_a_topic_later_are_found(rig: Rig) -> None:
 
 async def test_the_broker_is_asked_once_a_round_for_however_many_unknown_topics(rig: Rig) -> None:
     looks = 0
-    destinations = rig.replier._destinations
+    destinations = rig.replier._replies._destinations
     look = destinations.look
 
     async def counted() -> None:
@@ -191,9 +112,7 @@ async def test_an_error_reply_too_large_for_its_topic_goes_to_the_results_topic(
 
 
 async def test_a_dead_letter_too_large_for_its_topic_keeps_its_facts(rig: Rig) -> None:
-    rig.ledger.take(0)
-    original = Outgoing(b"key", b"\xc1" * 5000, (), 1)
-    await rig.put(SCRIBE.rejected(Rejected("a", InvalidRequest("bad"), rig.source(0), Lane.BULK, 0.0, dead=original)))
+    await rig.put(rig.dead_letter(b"\xc1" * 5000))
     assert await rig.lies_in("p.m.dead") == {0: [b"\xc1" * 1024]}
 
 

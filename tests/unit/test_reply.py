@@ -6,7 +6,9 @@ import msgspec
 import numpy as np
 import pytest
 
-from producer_sdk.broker import Outgoing, TopicPartition
+from producer_sdk._memory_logs import MemoryRecord
+from producer_sdk.broker import Outgoing, Record, TopicPartition
+from producer_sdk.dead_letters import Facts, read_facts
 from producer_sdk.errors import Code, HeadraceError, InferenceFailed, Internal, InvalidRequest, PayloadTooLarge
 from producer_sdk.records import decode_reply_record
 from producer_sdk.tensors import Datatype, pack_bytes
@@ -15,16 +17,28 @@ from producer_sdk.wire import Form, Reply, Request
 from workers.commit import PartitionLedger
 from workers.reply import OK, Scribe
 from workers.retry import Span
+from workers.retry_records import retry_record
 from workers.work import Answer, Batch, Block, Outcome, Part, Rejected, Source, Work
 
+RECORD = MemoryRecord("t", 0, 0, 0, None, b"", ())
 LEDGER = PartitionLedger(TopicPartition("p.m.async", 3))
 REPLIES = ReplyTo("p.replies", 1)
 SCRIBE = Scribe(Topics("p"), "m", "2", max_record_bytes=10_000)
 
 
-def work(id: str, rows: int = 1, *, expires: float | None = None, **fields: Any) -> Work:
+def work(
+    id: str,
+    rows: int = 1,
+    *,
+    expires: float | None = None,
+    record: Record = RECORD,
+    attempts: int = 0,
+    fingerprint: bytes = b"",
+    **fields: Any,
+) -> Work:
     request = Request(id, {}, **({"reply_to": REPLIES} | fields))
-    return Work(request, Source(LEDGER, 0), Lane.ASYNC, rows, 8 * rows, (), 99.0, expires)
+    return Work(request, Source(LEDGER, 0), record, Lane.ASYNC, rows, 8 * rows, (), 99.0, expires, attempts, False,
+                fingerprint)  # fmt: skip
 
 
 def batch(*works: Work) -> Batch:
@@ -38,7 +52,10 @@ def floats(rows: int, name: str = "y") -> Block:
 
 def answered(works: Batch, *parts: Part, scribe: Scribe = SCRIBE) -> list[Outcome]:
     span = Span(0, len(works.works))
-    return scribe.answered(works, span, Answer(parts, 0.0015), started=99.5, now=100.0)
+    outcomes, failures = scribe.answered(works, span, Answer(parts, 0.0015), started=99.5, now=100.0)
+    outcomes += [scribe.failed(failure.work, failure.error) for failure in failures]
+    places = [work.request.id for work in works.works]
+    return sorted(outcomes, key=lambda outcome: places.index(outcome.id))
 
 
 def reply(outcome: Outcome) -> Reply:
@@ -104,10 +121,10 @@ def test_a_json_request_is_answered_in_json() -> None:
 
 def test_rows_behind_a_failed_record_keep_their_place() -> None:
     parts = [Part(1, 1, (floats(1),)), Part(1, 0, error=InferenceFailed("row 0: no")), Part(2, 3, (floats(3),))]
-    outcomes = answered(batch(work("a"), work("b", 4), work("c"), work("d", 2)), *parts)
-    assert [each.code for each in outcomes] == [OK, Code.INFERENCE_FAILED, OK, OK]
-    assert error(outcomes[1]).message == "row 0: no"
-    assert reply(outcomes[3]).outputs["y"].tolist() == [[2, 3], [4, 5]]
+    outcomes = {each.id: each for each in answered(batch(work("a"), work("b", 4), work("c"), work("d", 2)), *parts)}
+    assert {id: each.code for id, each in outcomes.items() if each.code != OK} == {"b": Code.INFERENCE_FAILED}
+    assert error(outcomes["b"]).message == "row 0: no"
+    assert reply(outcomes["d"]).outputs["y"].tolist() == [[2, 3], [4, 5]]
 
 
 def test_a_request_that_expired_while_the_model_ran_gets_no_result_and_its_neighbour_its_own() -> None:
@@ -138,8 +155,16 @@ def test_an_answer_that_does_not_cover_the_records_is_given_to_nobody(parts: lis
         answered(batch(work("a"), work("b")), *parts)
 
 
-def rejected(error: HeadraceError, **fields: Any) -> Rejected:
-    return Rejected("a", error, Source(LEDGER, 7), Lane.BULK, 99.0, **fields)
+def record(value: bytes | None = b"", key: bytes | None = None, headers: Any = (), topic: str = "p.m.async") -> Record:
+    return MemoryRecord(topic, 3, 7, 123, key, value, headers)
+
+
+def rejected(error: HeadraceError, record: Record = RECORD, **fields: Any) -> Rejected:
+    return Rejected("a", error, Source(LEDGER, 7), Lane.BULK, 99.0, record=record, **fields)
+
+
+def unreadable(error: HeadraceError, record: Record = RECORD) -> Rejected:
+    return rejected(error, record, dead=Outgoing(record.key, record.value, record.headers, record.timestamp))
 
 
 def test_a_rejection_goes_to_the_return_address_else_to_the_results_topic() -> None:
@@ -150,19 +175,63 @@ def test_a_rejection_goes_to_the_return_address_else_to_the_results_topic() -> N
 
 def test_a_dead_letter_keeps_key_bytes_and_headers_and_adds_its_facts_once() -> None:
     headers = [("a", b"b"), ("headrace-dead-code", b"OLD"), ("a", b"c")]
-    letter = SCRIBE.rejected(rejected(InvalidRequest("bad"), dead=Outgoing(b"k", b"\xc1", headers, 123)))
-    assert letter.address == ReplyTo("p.m.dead", None)
+    letter = SCRIBE.rejected(unreadable(InvalidRequest("bad"), record(b"\xc1", b"k", headers)))
+    assert (letter.address, letter.evidence) == (ReplyTo("p.m.dead", None), None)
     assert letter.outgoing[:2] == (b"k", b"\xc1")
     facts = {"topic": "p.m.async", "partition": "3", "offset": "7", "timestamp": "123", "group": "p.m"}
-    facts |= {"code": "INVALID_REQUEST", "message": "bad"}
+    facts |= {"attempts": "0", "code": "INVALID_REQUEST", "message": "bad"}
     ours = [(f"headrace-dead-{name}", text.encode()) for name, text in facts.items()]
     assert letter.outgoing.headers == [("a", b"b"), ("a", b"c"), *ours]
+
+
+@pytest.mark.parametrize("code", ["RUNNER_CRASHED", "OUT_OF_MEMORY", "INTERNAL"])
+def test_an_error_that_the_caller_is_not_to_blame_for_leaves_the_whole_record_beside_its_reply(code: str) -> None:
+    failing = work("a", attempts=5, record=record(b"bytes", b"k", [("a", b"b")]))
+    outcome = SCRIBE.failed(failing, HeadraceError.from_code(code, "why"))
+    assert (outcome.address, error(outcome).code) == (REPLIES, code)
+    evidence = outcome.evidence
+    assert evidence is not None
+    assert (*evidence[:2], evidence.headers[0]) == (b"k", b"bytes", ("a", b"b"))
+    assert read_facts(evidence.headers) == Facts("p.m.async", 3, 7, 123, "p.m", 5, code, "why")
+
+
+def test_other_errors_leave_nothing_and_a_model_chooses_which_do() -> None:
+    failed, bad = InferenceFailed("no"), InvalidRequest("bad")
+    assert [SCRIBE.failed(work("a"), failed).evidence, SCRIBE.rejected(rejected(bad)).evidence] == [None, None]
+    chosen = Scribe(Topics("p"), "m", "2", 10_000, ("INFERENCE_FAILED", "INVALID_REQUEST"))
+    kept = [chosen.failed(work("a"), failed).evidence, chosen.rejected(rejected(bad, record(b"bytes"))).evidence]
+    assert [each and each.value for each in kept] == [b"", b"bytes"]
+    assert chosen.failed(work("a"), Internal("bug")).evidence is None
+
+
+def test_a_first_attempt_that_failed_for_good_counts_as_one_and_a_record_that_never_ran_as_none() -> None:
+    letters = SCRIBE.failed(work("a"), Internal("bug")).evidence, SCRIBE.rejected(rejected(Internal("bug"))).evidence
+    facts = [read_facts(letter.headers) for letter in letters if letter]
+    assert [each and each.attempts for each in facts] == [1, 0]
+
+
+def test_a_record_of_the_retry_topic_is_told_by_where_it_was_published_first() -> None:
+    first = work("a", attempts=2, record=record(b"bytes", b"k", [("a", b"b")], "p.m.bulk"))
+    again = retry_record(first, due_ms=5000)
+    letter = SCRIBE.failed(
+        work("a", attempts=3, record=MemoryRecord("p.m.retry", 0, 99, 4000, again.key, again.value, again.headers)),
+        Internal("why"),
+    ).evidence
+    assert letter is not None
+    assert read_facts(letter.headers) == Facts("p.m.bulk", 3, 7, 123, "p.m", 3, "INTERNAL", "why")
+    assert [name for name, _ in letter.headers if not name.startswith("headrace-dead-")] == ["a"]
+
+
+def test_a_result_carries_the_fingerprint_of_its_request_and_an_error_none() -> None:
+    known = work("a", fingerprint=b"f")
+    assert answered(batch(known), Part(1, 1, (floats(1),)))[0].fingerprint == b"f"
+    assert SCRIBE.failed(known, InferenceFailed("no")).fingerprint == b""
 
 
 def test_any_text_of_an_error_can_be_written() -> None:
     strange = InvalidRequest("half a pair \ud800")
     assert error(SCRIBE.failed(work("a"), strange)).message == "half a pair ?"
-    letter = SCRIBE.rejected(rejected(strange, dead=Outgoing(None, None)))
+    letter = SCRIBE.rejected(unreadable(strange))
     assert dict(letter.outgoing.headers)["headrace-dead-message"] == b"half a pair ?"
 
 
@@ -176,8 +245,8 @@ def test_what_cannot_be_sent_is_replaced_by_an_error_reply_here_or_on_the_result
 
 
 def test_a_dead_letter_that_is_too_large_keeps_its_facts_and_its_first_bytes() -> None:
-    original = Outgoing(b"k" * 5000, b"\xc1" * 5000, [("large", b"h" * 5000)], 123)
-    letter = SCRIBE.rejected(rejected(InvalidRequest("bad"), dead=original))
+    original = record(b"\xc1" * 5000, b"k" * 5000, [("large", b"h" * 5000)])
+    letter = SCRIBE.rejected(unreadable(InvalidRequest("bad"), original))
     shortened = SCRIBE.instead(letter, PayloadTooLarge("no")).outgoing
     headers = dict(shortened.headers)
     assert (shortened.key, shortened.value) == (None, b"\xc1" * 1024)

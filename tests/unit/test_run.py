@@ -6,14 +6,14 @@ import pytest
 from scripted_runner import LIMIT, SCRIBE, Script, batch_of, codes, started, until_ready
 
 from producer_sdk.errors import Code
-from workers import run
+from workers import keeper
 from workers.run import Ran
 from workers.work import Batch
 
 
 @pytest.fixture(autouse=True)
 def no_delay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "restart_delay_s", lambda deaths: 0.0)
+    monkeypatch.setattr(keeper, "restart_delay_s", lambda deaths: 0.0)
 
 
 async def test_a_good_batch_is_one_run_and_each_record_is_answered() -> None:
@@ -49,7 +49,7 @@ async def test_one_poison_in_32_costs_at_most_six_runs_more_and_only_its_own_ans
 
 async def test_each_record_that_was_running_at_a_death_is_charged_and_runs_again() -> None:
     ran = await (await started(Script())).run(0, batch_of("abxc"), SCRIBE)
-    assert {each.request.id: each.deaths for each in ran.again} == dict.fromkeys("abxc", 1)
+    assert {each.request.id: each.attempts for each in ran.again} == dict.fromkeys("abxc", 1)
     assert ran.outcomes == []
 
 
@@ -57,20 +57,20 @@ async def test_records_answered_or_set_aside_before_a_death_are_not_charged() ->
     script = Script()
     ran = await (await started(script)).run(0, batch_of("x!cdef"), SCRIBE)
     assert script.runs == ["x!cdef", "x!c", "x"]
-    assert {each.request.id: each.deaths for each in ran.again} == {"x": 1} | dict.fromkeys("!cdef", 0)
+    assert {each.request.id: each.attempts for each in ran.again} == {"x": 1} | dict.fromkeys("!cdef", 0)
     script = Script()
     ran = await (await started(script)).run(0, batch_of("ab!dexgh"), SCRIBE)
     assert script.runs == ["ab!dexgh", "ab!d", "ab", "!", "dexgh"]
     assert codes(ran) == {"a": "OK", "b": "OK", "!": Code.INFERENCE_FAILED}
-    assert {each.request.id: each.deaths for each in ran.again} == dict.fromkeys("dexgh", 1)
+    assert {each.request.id: each.attempts for each in ran.again} == dict.fromkeys("dexgh", 1)
 
 
 async def test_a_batch_behind_the_one_that_killed_the_runner_runs_again_uncharged() -> None:
     script = Script()
     device = await started(script)
     first, second = await asyncio.gather(device.run(0, batch_of("x"), SCRIBE), device.run(1, batch_of("ab"), SCRIBE))
-    assert [each.deaths for each in first.again] == [1]
-    assert [each.deaths for each in second.again] == [0, 0]
+    assert [each.attempts for each in first.again] == [1]
+    assert [each.attempts for each in second.again] == [0, 0]
     assert (first.outcomes, second.outcomes) == ([], [])
 
 
@@ -92,7 +92,7 @@ async def test_a_record_is_given_up_at_the_limit_with_the_number_of_deaths() -> 
         ran = await device.run(0, batch, SCRIBE)
         batch = Batch(ran.again, len(ran.again))
     assert codes(ran) == {"x": Code.RUNNER_CRASHED}
-    sentence = b"the runner died 3 times with this request in flight: killed by x"
+    sentence = b"given up after 3 attempts, for the runner died with this request in flight: killed by x"
     assert sentence in (ran.outcomes[0].outgoing.value or b"")
     assert (device.deaths, ran.again) == (LIMIT, ())
 
@@ -111,4 +111,4 @@ async def test_only_a_record_that_does_not_even_fit_alone_is_refused() -> None:
 
 async def test_what_is_behind_a_death_in_a_smaller_batch_runs_again_uncharged() -> None:
     ran = await (await started(Script())).run(0, batch_of("AxBc"), SCRIBE)
-    assert {each.request.id: each.deaths for each in ran.again} == {"A": 1, "x": 1, "B": 0, "c": 0}
+    assert {each.request.id: each.attempts for each in ran.again} == {"A": 1, "x": 1, "B": 0, "c": 0}

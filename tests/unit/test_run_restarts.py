@@ -8,7 +8,7 @@ from scripted_runner import LIMIT, SCRIBE, Script, batch_of, started, until_read
 from worker_rig import until
 
 from producer_sdk.announcements import ModelState
-from workers import run
+from workers import keeper
 from workers.run import Device
 from workers.runners.engine import LoadFailed
 from workers.runners.runner import RunnerDied
@@ -17,7 +17,7 @@ from workers.work import Batch
 
 @pytest.fixture(autouse=True)
 def no_delay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "restart_delay_s", lambda deaths: 0.0)
+    monkeypatch.setattr(keeper, "restart_delay_s", lambda deaths: 0.0)
 
 
 async def test_while_another_runner_loads_a_batch_waits_and_nothing_is_placed() -> None:
@@ -37,7 +37,7 @@ async def test_others_are_told_that_the_model_is_ready_through_a_quick_restart()
 
 
 async def test_a_restart_that_takes_long_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(keeper, "PATIENCE_S", 0.0)
     script = Script()
     told: list[tuple[str, str]] = []
     devices: list[Device] = []
@@ -61,7 +61,7 @@ async def test_a_request_known_to_kill_the_runner_makes_nobody_wait_longer_for_t
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     counted: list[int] = []
-    monkeypatch.setattr(run, "restart_delay_s", lambda deaths: counted.append(deaths) or 0.0)
+    monkeypatch.setattr(keeper, "restart_delay_s", lambda deaths: counted.append(deaths) or 0.0)
     device = await started(Script())
     batch = batch_of("x")
     for _ in range(LIMIT):

@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from producer_sdk.errors import InvalidRequest
+from producer_sdk.model_topics import model_topics
 from producer_sdk.topics import (
     REQUEST_ID,
     Lane,
@@ -80,3 +81,12 @@ def test_a_value_shown_in_a_message_is_short_and_on_one_line(value: object) -> N
     text = shown(value)
     assert len(text) < 120
     assert text.encode().count(b"\n") == 0
+
+
+@pytest.mark.parametrize(("partitions", "of_retries"), [(1, 1), (3, 1), (8, 2), (64, 16)])
+def test_the_retry_topic_has_one_partition_for_four_and_keeps_its_records_a_week_whatever_the_broker_does(
+    partitions: int, of_retries: int
+) -> None:
+    (retry,) = (each for each in model_topics(Topics(), "m", partitions=partitions) if each.name == "headrace.m.retry")
+    assert (retry.partitions, retry.config["cleanup.policy"]) == (of_retries, "delete")
+    assert int(retry.config["retention.ms"]) >= 7 * 86_400_000

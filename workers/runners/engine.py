@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from producer_sdk.errors import HeadraceError
+from producer_sdk.errors import Code, HeadraceError
 from producer_sdk.tensors import Array, Datatype
 from producer_sdk.wire import Scalar
 
@@ -37,6 +37,27 @@ class Signature(Struct, frozen=True):
     outputs: tuple[TensorSpec, ...]
 
 
+DEAD_LETTER_CODES = (Code.RUNNER_CRASHED.value, Code.OUT_OF_MEMORY.value, Code.INTERNAL.value)
+
+
+class RetryPolicy(Struct, frozen=True):
+    """How transient failures of one model are tried again.
+
+    Attributes:
+        codes: error codes that count as transient; a failure with `retry_after_s` always does.
+        limit: most attempts a record, the first included; None takes the worker's `attempt_limit`.
+        first_delay_s: pause before the second attempt, doubled for each further one, with jitter.
+        longest_delay_s: most seconds of a pause.
+        in_place_s: a longer pause goes by the retry topic, a shorter one is waited for in the worker.
+    """
+
+    codes: tuple[str, ...] = (Code.MODEL_NOT_READY.value, Code.QUEUE_FULL.value, Code.QUOTA_EXCEEDED.value)
+    limit: int | None = None
+    first_delay_s: float = 0.2
+    longest_delay_s: float = 300.0
+    in_place_s: float = 5.0
+
+
 class ModelSpec(Struct, frozen=True):
     """One version of a model as found in the model directory; all an engine needs to load it.
 
@@ -57,6 +78,9 @@ class ModelSpec(Struct, frozen=True):
         v1_input: input that `/v1/infer` fills from `prompt`.
         v1_output: output that `/v1/infer` answers from; None takes `output`, else the first.
         parameters: the model's own settings, handed to python models.
+        dead_letter_codes: errors with these codes leave a dead letter beside the error reply.
+        dedupe: `redis` answers a redelivered request from the reply index; None runs it again.
+        retry: when and how often a transient failure is tried again.
         warnings: what a person should know, one sentence each.
     """
 
@@ -76,6 +100,9 @@ class ModelSpec(Struct, frozen=True):
     v1_input: str = "prompt"
     v1_output: str | None = None
     parameters: Mapping[str, Any] = {}
+    dead_letter_codes: tuple[str, ...] = DEAD_LETTER_CODES
+    dedupe: str | None = None
+    retry: RetryPolicy = RetryPolicy()
     warnings: tuple[str, ...] = ()
 
 

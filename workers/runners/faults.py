@@ -12,6 +12,7 @@ from .engine import LoadFailed, LoadFault
 from .messages import Mishap
 
 MAX_MESSAGE_CHARS = 1000
+MAX_RETRY_AFTER_S = 86_400.0
 _MEMORY_WORDS = (
     "out of memory",
     "failed to allocate memory",
@@ -28,9 +29,23 @@ _STICKY_WORDS = (
     "illegal instruction was encountered",
     "unspecified launch failure",
     "uncorrectable ecc error",
+    "launch timed out",
+    "hardware stack error",
+    "invalid program counter",
+    "operation not supported on global/shared address space",
+    "uncorrectable nvlink error",
     "cuda failure 700",
+    "cuda failure 702",
     "cuda failure 710",
     "cuda failure 719",
+    "cudaerrorillegaladdress",
+    "cudaerrorassert",
+    "cudaerrorlaunchfailure",
+    "cudaerrorlaunchtimeout",
+    "cudaerrormisalignedaddress",
+    "cuda_error_illegal_address",
+    "cuda_error_assert",
+    "cuda_error_launch_failed",
 )
 _LOAD_FAULTS: tuple[tuple[type[Exception], LoadFault], ...] = (
     (ImportError, LoadFault.DEPENDENCY),
@@ -42,15 +57,23 @@ _LOAD_FAULTS: tuple[tuple[type[Exception], LoadFault], ...] = (
 
 
 def mishap_of(err: BaseException) -> Mishap:
-    """The error of the wire for an exception from model code; a code that it carries is kept."""
-    words = words_of(err)
+    """The error of the wire for an exception from model code; a code and a `retry_after_s` that it carries are kept."""
+    words, retry_after_s = words_of(err), _retry_after_s(err)
     if isinstance(err, HeadraceError):
-        return Mishap(str(err.code), words)
+        return Mishap(str(err.code), words, retry_after_s)
     text = f"{type(err).__name__}: {words}"[:MAX_MESSAGE_CHARS]
     code = getattr(err, "code", None)
     if isinstance(code, str) and code in Code.__members__:
-        return Mishap(code, words or text)
-    return Mishap(str(Code.OUT_OF_MEMORY if is_out_of_memory(err) else Code.INFERENCE_FAILED), text)
+        return Mishap(code, words or text, retry_after_s)
+    return Mishap(str(Code.OUT_OF_MEMORY if is_out_of_memory(err) else Code.INFERENCE_FAILED), text, retry_after_s)
+
+
+def _retry_after_s(err: BaseException) -> float | None:
+    """What the exception says, if that is a time; model code can set it to anything."""
+    said = getattr(err, "retry_after_s", None)
+    if isinstance(said, bool) or not isinstance(said, int | float) or not 0 <= said <= MAX_RETRY_AFTER_S:
+        return None
+    return float(said)
 
 
 def words_of(err: BaseException) -> str:

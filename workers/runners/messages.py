@@ -83,13 +83,16 @@ class Run(Struct, frozen=True, array_like=True):
 
 
 class Mishap(Struct, frozen=True, array_like=True, gc=False):
-    """An error on its way between the processes."""
+    """An error on its way between the processes; `retry_after_s` as in HeadraceError."""
 
     code: str
     message: str
+    retry_after_s: float | None = None
 
     def to_error(self) -> HeadraceError:
-        return HeadraceError.from_code(self.code, self.message)
+        error = HeadraceError.from_code(self.code, self.message)
+        error.retry_after_s = self.retry_after_s
+        return error
 
 
 class Written(Struct, frozen=True, array_like=True, gc=False):

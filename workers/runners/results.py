@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from producer_sdk.errors import InferenceFailed, InvalidRequest
 from producer_sdk.tensors import Array, Datatype, datatype_of, numpy_dtype
 
 from .engine import RowItem, TensorSpec
-from .faults import mishap_of
+from .faults import is_sticky, mishap_of
 from .messages import Mishap
 
 Arrays = tuple[Array, ...]
@@ -119,11 +120,13 @@ class Results:
                 mishap = mishap_of(err)
             else:
                 continue
-            return mishap if len(items) == 1 else Mishap(mishap.code, f"row {row}: {mishap.message}")
+            return mishap if len(items) == 1 else replace(mishap, message=f"row {row}: {mishap.message}")
         return read
 
     def _read_item(self, item: RowItem) -> Arrays:
         if isinstance(item, Exception):
+            if is_sticky(item):
+                raise item  # no matter of a row: the whole process has lost its device
             raise _BadRow(mishap_of(item))
         if not isinstance(item, Mapping):
             raise InferenceFailed(f"the model gave {_a(item)} for a row: a dict of arrays or an exception is expected")

@@ -1,0 +1,209 @@
+"""Which dead letters a person means, whether they can go again, and as what."""
+
+import math
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from headrace.dead_filter import parse_place, parse_where
+from headrace.dead_judge import Going, Reason, Skipped, Wishes, judge
+from headrace.dead_reader import Letter, Redriven
+from headrace.dead_rewrite import with_version, without_deadline
+from headrace.dead_show import document, lines, table
+from headrace.failure import UsageError
+from producer_sdk._memory_logs import MemoryRecord
+from producer_sdk.dead_letters import Facts, headers
+from producer_sdk.oip import encode_json_request
+from producer_sdk.records import decode_record
+from producer_sdk.tensors import Tensor
+from producer_sdk.topics import ReplyTo, Topics
+from producer_sdk.wire import Form, Request, encode_request
+
+NOW_MS = 1_780_000_000_000
+LANES = Topics("p").lanes("m")
+INPUTS = {"x": Tensor.from_array(np.array([[0.1, math.inf]], np.float32))}
+REQUEST = Request("a-1", INPUTS, deadline_ms=NOW_MS + 5000, reply_to=ReplyTo("p.replies", 1), version="1")
+PACKED = encode_request(REQUEST)
+JSON = encode_json_request(msgspec.structs.replace(REQUEST, form=Form.JSON), deadline_s=5.0)
+TENSOR = b'{"name":"x","shape":[1],"datatype":"FP64","data":[0.10000000000000000555]}'
+UNUSUAL = b'{"inputs":[' + TENSOR + b'],"id":"a-1","later":1e400}'
+
+
+def letter(
+    value: bytes | None = PACKED, original: Any = (), at: tuple[int, int, int] = (0, 17, NOW_MS), **facts: Any
+) -> Letter:
+    known = Facts(**{"topic": "p.m.async", "partition": 1, "offset": 5, "timestamp_ms": NOW_MS, "group": "p.m",
+                     "attempts": 5, "code": "INTERNAL", "message": "why"} | facts)  # fmt: skip
+    partition, offset, timestamp_ms = at
+    return Letter(MemoryRecord("p.m.dead", partition, offset, timestamp_ms, b"k", value, headers(known, original)))
+
+
+def verdict(of: Letter, *, redriven: bool = False, now_ms: int = NOW_MS, **wishes: Any) -> Going | Skipped:
+    return judge(of, "p.m.dead", LANES, Wishes(**wishes), redriven=redriven, now_ms=now_ms)
+
+
+def going(of: Letter, **more: Any) -> Going:
+    found = verdict(of, **more)
+    assert isinstance(found, Going), found
+    return found
+
+
+def reason(of: Letter, **more: Any) -> Reason:
+    found = verdict(of, **more)
+    assert isinstance(found, Skipped)
+    return found.reason
+
+
+def wanted(of: Letter, *conditions: str) -> bool:
+    return parse_where(conditions, NOW_MS / 1000).wants(of)
+
+
+def test_conditions_on_one_key_are_alternatives_and_those_on_different_keys_must_all_hold() -> None:
+    assert wanted(letter(), "code=internal", "code=OUT_OF_MEMORY", "topic=async", "partition=1", "id=a-1")
+    assert not wanted(letter(), "code=INTERNAL", "partition=0")
+    assert [wanted(letter(), each) for each in ("id=b", "topic=bulk", "topic=p.m.async", "code=OK")] == [
+        False, False, True, False,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("condition", "holds"),
+    [("after=2h", True), ("after=30m", False), ("before=30m", True), ("before=2h", False),
+     ("after=2026-05-28T19:20Z", True), ("after=2026-05-28T19:30:00+00:00", False)],
+)  # fmt: skip
+def test_times_are_when_the_record_became_a_letter_absolute_or_ago(condition: str, holds: bool) -> None:
+    an_hour_ago = NOW_MS - 3_600_000
+    assert datetime.fromtimestamp(an_hour_ago / 1000, UTC).isoformat() == "2026-05-28T19:26:40+00:00"
+    assert wanted(letter(at=(0, 17, an_hour_ago)), condition) is holds
+
+
+@pytest.mark.parametrize("condition", ["code", "code=", "colour=red", "after=yesterday", "=x"])
+def test_a_condition_that_is_none_is_refused_with_what_it_may_be(condition: str) -> None:
+    with pytest.raises(UsageError, match="write"):
+        parse_where([condition], 0.0)
+
+
+def test_a_place_is_two_numbers() -> None:
+    assert [parse_place(text) for text in ("0:17", "p.m.async:0:17", "17", "a:b")] == [(0, 17), None, None, None]
+
+
+def test_a_letter_goes_back_byte_for_byte_with_its_headers_and_two_marks() -> None:
+    found = going(letter(original=[("a", b"b"), ("a", b"\xff")]))
+    assert found.origin == ("p.m.async", 1)
+    assert found.outgoing == (
+        b"k",
+        PACKED,
+        [("a", b"b"), ("a", b"\xff"), ("headrace-redriven", b"p.m.dead:0:17"), ("headrace-redrives", b"1")],
+        None,
+    )
+
+
+@pytest.mark.parametrize(
+    "value", [encode_request(Request("x", INPUTS)).replace(b"\xa1x", b"\xc0", 1), b'{"inputs": []}']
+)
+def test_a_request_without_an_id_keeps_the_one_that_its_caller_was_told(value: bytes) -> None:
+    found = going(letter(value))
+    assert found.outgoing.value == value
+    read = decode_record(found.outgoing.value, found.outgoing.headers, "p.m.async:1:99", NOW_MS)
+    assert read.id == "p.m.async:1:5"
+
+
+def test_marks_are_left_out_where_a_record_may_have_no_more_headers() -> None:
+    full = [(f"h{n}", b"") for n in range(64)]
+    assert going(letter(original=full)).outgoing.headers == full
+    nameless = letter(b'{"inputs": []}', full)
+    assert reason(nameless) is Reason.UNCHANGEABLE
+
+
+@pytest.mark.parametrize(
+    ("of", "why"),
+    [
+        (letter(b"\xc1junk"), Reason.UNREADABLE),
+        (letter(None), Reason.UNREADABLE),
+        (letter(PACKED[:-1]), Reason.UNREADABLE),
+        (letter(b'{"id": "a", "inputs": 5}'), Reason.REFUSED),
+        (letter(cut_from_bytes=5000), Reason.SHORTENED),
+        (letter(topic="p.control"), Reason.FOREIGN_ORIGIN),
+        (letter(topic="p.other.async"), Reason.FOREIGN_ORIGIN),
+        (Letter(MemoryRecord("p.m.dead", 0, 0, 0, None, PACKED, ())), Reason.NO_LETTER),
+    ],
+)
+def test_a_letter_that_would_die_again_or_belongs_elsewhere_stays(of: Letter, why: Reason) -> None:
+    assert reason(of) is why
+
+
+def test_one_that_was_re_driven_stays_unless_wanted_again() -> None:
+    assert reason(letter(), redriven=True) is Reason.REDRIVEN
+    assert going(letter(), redriven=True, again=True).outgoing.value == PACKED
+
+
+@pytest.mark.parametrize(
+    ("value", "original"),
+    [(PACKED, ()), (encode_request(Request("a-1", INPUTS)), [("ce_expirytime", b"2026-05-28T20:26:41Z")])],
+)
+def test_an_expired_letter_stays_or_goes_without_its_deadline(value: bytes, original: Any) -> None:
+    late = NOW_MS + 60_000
+    assert reason(letter(value, original), now_ms=late) is Reason.EXPIRED
+    sent = going(letter(value, original), now_ms=late, drop_deadline=True).outgoing
+    read = decode_record(sent.value, sent.headers, "", late)
+    assert isinstance(read, Request)
+    assert (read.id, read.deadline_ms, read.inputs["x"].data) == ("a-1", None, INPUTS["x"].data)
+
+
+def test_a_deadline_that_counts_from_the_record_counts_anew() -> None:
+    late = NOW_MS + 60_000
+    assert going(letter(JSON), now_ms=late).outgoing.value == JSON
+
+
+@pytest.mark.parametrize("value", [PACKED, JSON, b"\xef\xbb\xbf" + JSON, UNUSUAL])
+def test_another_version_replaces_that_field_alone(value: bytes) -> None:
+    sent = going(letter(value), to_version="7 b").outgoing
+    before, after = (decode_record(each, (), "", NOW_MS) for each in (value, sent.value))
+    assert isinstance(before, Request)
+    assert isinstance(after, Request)
+    assert after.version == "7 b"
+    assert msgspec.structs.replace(after, version=before.version) == before
+
+
+def test_a_short_envelope_is_made_as_long_as_the_version_needs() -> None:
+    value = msgspec.msgpack.encode([1, "a"])
+    assert msgspec.msgpack.decode(with_version(value, Form.MSGPACK, "2")) == [1, "a", None, None, None, "2"]
+    assert msgspec.msgpack.decode(without_deadline(value, Form.MSGPACK)) == [1, "a", None]
+
+
+def test_bodies_lose_their_deadline_alone() -> None:
+    left = msgspec.json.decode(without_deadline(JSON, Form.JSON))
+    assert "deadline_s" not in left["parameters"]
+    assert left["parameters"]["version"] == "1"
+
+
+def test_ranges_of_notes_are_merged_in_any_order() -> None:
+    redriven = Redriven()
+    for start, end in ((5, 7), (1, 2), (9, 10), (2, 5), (6, 8)):
+        redriven.add(start, end)
+    assert [offset for offset in range(12) if offset in redriven] == [1, 2, 3, 4, 5, 6, 7, 9]
+    assert redriven._starts == [1, 9]
+
+
+def test_a_table_has_a_line_a_letter_whatever_its_message_holds() -> None:
+    shown = table([(letter(message="two\nlines \x1b[31m"), False), (letter(b"\xc1"), True)])
+    assert shown[0].split() == ["place", "id", "code", "attempts", "when", "origin", "re-driven", "message"]
+    assert shown[1].startswith("0:17   a-1 ")
+    assert shown[1].endswith("no         two lines ?[31m")
+    assert "p.m.async:1:5  INTERNAL" in shown[2]
+
+
+def test_a_shown_letter_tells_facts_headers_and_request_or_why_there_is_none() -> None:
+    told = "\n".join(lines(letter(original=[("a", b"\xff")]), False))
+    for words in ("0:17 of p.m.dead", "INTERNAL", "p.m.async:1:5, published", "header a", "\\xff", "p.replies:1",
+                  "input x", "FP32 [1, 2], 8 bytes"):  # fmt: skip
+        assert words in told
+    broken = document(letter(b"\xc1", cut_from_bytes=2000), True)
+    assert (broken["request"], broken["redriven"], broken["cut_from_bytes"]) == (None, True, 2000)
+    assert "the record is no request" in broken["fault"]
+    whole = document(letter(), False)
+    assert whole["request"]["inputs"] == [{"name": "x", "datatype": "FP32", "shape": [1, 2], "bytes": 8}]
+    assert whole["when"] == "2026-05-28T20:26:40.000Z"

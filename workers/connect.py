@@ -1,0 +1,111 @@
+"""What a worker needs before it can load models: Kafka within reach, the topics, the optional services."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from typing import Any, NamedTuple
+
+from producer_sdk.broker import Admin, Broker, BrokerError, Producer
+from producer_sdk.model_topics import model_topics
+from producer_sdk.setting import SettingsError
+from producer_sdk.system_topics import ensure_system_topics
+from producer_sdk.topics import Topics
+
+from .drain import Budget
+from .event_log import EventLog
+from .health import Health
+from .redis_client import close_redis, connect_redis
+from .runners.engine import ModelSpec
+from .settings import WorkerSettings
+
+REACH_PAUSE_S = 0.5
+_log = logging.getLogger("headrace.worker")
+
+
+class Clients(NamedTuple):
+    """Clients that have reached Kafka."""
+
+    producer: Producer
+    admin: Admin
+
+
+async def reach_kafka(
+    broker: Broker, settings: WorkerSettings, health: Health, stack: AsyncExitStack, goodbyes: Budget
+) -> Clients:
+    """Clients that have reached Kafka, which may start later than the worker; the stack stops them.
+
+    Raises:
+        BrokerError: it is not there within `start_timeout_s`.
+    """
+    health.waits_for = f"Kafka at {settings.bootstrap_servers}"
+    ends = time.monotonic() + settings.start_timeout_s
+    said = False
+    while True:
+        admin, producer = broker.admin(), broker.producer()
+        try:
+            await admin.start()
+            await producer.start()
+        except BrokerError as err:
+            await admin.stop()
+            if time.monotonic() >= ends:
+                raise
+            if not said:
+                _log.warning("Waiting for Kafka: %s", err, extra={"action": "wait_for_kafka"})
+            said = True
+            await asyncio.sleep(REACH_PAUSE_S)
+        else:
+            health.waits_for = "its models"
+            stack.push_async_callback(admin.stop)
+            stack.push_async_callback(_say_goodbye, producer, goodbyes)
+            return Clients(producer, admin)
+
+
+async def _say_goodbye(producer: Producer, goodbyes: Budget) -> None:
+    await producer.stop(goodbyes.left_s())
+
+
+async def see_to_topics(admin: Admin, settings: WorkerSettings, specs: Sequence[ModelSpec]) -> None:
+    """Create the topics that are missing; where that is not wanted, say which are.
+
+    Raises:
+        BrokerError: a topic is missing.
+    """
+    topics, copies = Topics(settings.prefix), settings.replication_factor
+    wanted = [
+        topic
+        for spec in specs
+        for topic in model_topics(topics, spec.name, partitions=settings.partitions, replication_factor=copies)
+    ]
+    if settings.create_topics:
+        await ensure_system_topics(admin, topics, copies, settings.reply_partitions, events=settings.events)
+        await admin.create_topics(wanted)
+        return
+    missing = {topics.control, *(topic.name for topic in wanted)} - (await admin.topics()).keys()
+    if missing:
+        names = ", ".join(sorted(missing))
+        raise BrokerError(f"topics {names} do not exist: create them, or let the worker do it by create_topics")
+
+
+def redis_for(settings: WorkerSettings, specs: Sequence[ModelSpec], stack: AsyncExitStack) -> Any:
+    """A client of Redis where a model wants its replies remembered, else None; the stack closes it.
+
+    Raises:
+        SettingsError: a model wants it and no usable address is set.
+    """
+    wanted = [spec.name for spec in specs if spec.dedupe == "redis"]
+    if not wanted:
+        return None
+    if settings.redis_url is None:
+        raise SettingsError(f"Model {wanted[0]} has `dedupe: redis`, but redis_url is not set: set HEADRACE_REDIS_URL.")
+    redis = connect_redis(settings.redis_url)
+    stack.push_async_callback(close_redis, redis)
+    return redis
+
+
+def event_log(settings: WorkerSettings, producer: Producer) -> EventLog | None:
+    """Where events go, if they are wanted."""
+    return EventLog(producer, Topics(settings.prefix).events, settings.worker_id) if settings.events else None

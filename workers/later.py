@@ -1,0 +1,90 @@
+"""Requests that wait for their time: the pause before another attempt. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from heapq import heapify, heappop, heappush
+from itertools import count
+
+from .commit import PartitionLedger
+from .work import Work
+
+MAX_BYTES = 64 * 1024 * 1024
+
+_Entry = tuple[float, int, Work]
+
+
+class Later:
+    """Requests with the monotonic time before which they must not run, soonest first. One event loop touches it.
+
+    The bound is kept by who adds: while `full`, nothing more should be read that may have to wait.
+    """
+
+    def __init__(self, max_requests: int, max_bytes: int = MAX_BYTES) -> None:
+        self.max_requests = max_requests
+        self.max_bytes = max_bytes
+        self.nbytes = 0
+        self.earliest_expiry = math.inf  # before this no waiting request expires
+        self._heap: list[_Entry] = []
+        self._sequence = count()
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    @property
+    def full(self) -> bool:
+        return len(self._heap) >= self.max_requests or self.nbytes >= self.max_bytes
+
+    @property
+    def next_due(self) -> float:
+        """When the next one may run; infinite where none waits."""
+        return self._heap[0][0] if self._heap else math.inf
+
+    def works(self) -> list[Work]:
+        """All that wait, in no order."""
+        return [work for _, _, work in self._heap]
+
+    def add(self, work: Work, due: float) -> None:
+        heappush(self._heap, (due, next(self._sequence), work))
+        self.nbytes += work.nbytes
+        if work.expires is not None and work.expires < self.earliest_expiry:
+            self.earliest_expiry = work.expires
+
+    def take_due(self, now: float) -> list[Work]:
+        """Those whose time has come, soonest first."""
+        works: list[Work] = []
+        while self._heap and self._heap[0][0] <= now:
+            work = heappop(self._heap)[2]
+            self.nbytes -= work.nbytes
+            works.append(work)
+        return works
+
+    def take_expired(self, now: float) -> list[Work]:
+        """Take out every request whose deadline has passed."""
+        if now < self.earliest_expiry:
+            return []
+        return self.take_out(lambda work: work.expires is not None and work.expires <= now)
+
+    def drop(self, ledgers: Iterable[PartitionLedger]) -> int:
+        """Forget the requests of partitions that are leaving; their next owner reads them again."""
+        leaving = {id(ledger) for ledger in ledgers}
+        return len(self.take_out(lambda work: id(work.source.ledger) in leaving))
+
+    def take_out(self, leaves: Callable[[Work], bool]) -> list[Work]:
+        """Take out every request that `leaves` is true of, whatever its time."""
+        going: list[Work] = []
+        staying: list[_Entry] = []
+        for entry in self._heap:
+            if leaves(entry[2]):
+                going.append(entry[2])
+            else:
+                staying.append(entry)
+        if going:
+            heapify(staying)
+            self._heap = staying
+            self.nbytes -= sum(work.nbytes for work in going)
+        # Also where none goes: `take_due` leaves the bound of those that it took.
+        expiries = (work.expires for _, _, work in self._heap if work.expires is not None)
+        self.earliest_expiry = min(expiries, default=math.inf)
+        return going

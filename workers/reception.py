@@ -1,0 +1,119 @@
+"""decode -> backlog: records become requests that wait for a batch, for their time, or outcomes at once."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+
+from producer_sdk.broker import Record
+from producer_sdk.topics import Lane, Topics
+
+from .backlog import Backlog
+from .commit import PartitionLedger
+from .decode import Decoder, Now, skew_s
+from .later import Later
+from .log import bug
+from .reply import Scribe
+from .reply_index import ReplyIndex
+from .retry import Postponed
+from .retry_records import due_of, retry_record
+from .runners.engine import ModelSpec
+from .work import Outcome, Source, Work
+
+
+class Reception:
+    """Puts requests where they wait. One event loop touches it; `receive` is called by one task.
+
+    `hand_over` takes outcomes that are to be published.
+    """
+
+    def __init__(
+        self,
+        spec: ModelSpec,
+        topics: Topics,
+        decoder: Decoder,
+        scribe: Scribe,
+        backlog: Backlog,
+        later: Later,
+        index: ReplyIndex | None,
+        hand_over: Callable[[Sequence[Outcome]], None],
+    ) -> None:
+        self._model = spec.name
+        self._in_place_s = spec.retry.in_place_s
+        self._retry_topic = topics.retry(spec.name)
+        self._decoder = decoder
+        self._scribe = scribe
+        self._backlog = backlog
+        self._later = later
+        self._index = index
+        self._hand_over = hand_over
+        self.skew_s = 0.0  # how far the last record's timestamp lay ahead of this worker's clock
+        self.retries = 0
+
+    async def receive(self, records: Sequence[Record], ledger: PartitionLedger, lane: Lane) -> None:
+        """Decode records of one partition; each becomes a request that waits, or an outcome."""
+        now = Now(time.monotonic(), int(time.time() * 1000))
+        if records:
+            self.skew_s = skew_s(records[-1].timestamp, now.epoch_ms)
+        works: list[Work] = []
+        rejected: list[Outcome] = []
+        decode = self._decoder.decode
+        for record in records:
+            source = Source(ledger, record.offset)
+            try:
+                item = decode(record, source, lane, now)
+            except Exception as err:  # noqa: BLE001 - the border to foreign bytes, which must not stop the worker
+                item = self._decoder.unreadable(record, bug("decoding", self._model, err), source, lane, now)
+            if isinstance(item, Work):
+                works.append(item)
+            else:
+                rejected.append(self._scribe.rejected(item))
+        if rejected:
+            self._hand_over(rejected)
+        if self._index is not None and works:
+            works = await self._unanswered(works, self._index)
+        if ledger.remembers:
+            works = [_with_attempts(work, ledger) for work in works]
+        for work in works:
+            self._wait(work, now)
+
+    def _wait(self, work: Work, now: Now) -> None:
+        due = due_of(work.record, now) if work.source.ledger.partition.topic == self._retry_topic else None
+        if due is not None and due > now.monotonic:
+            self._later.add(work, due)
+        else:
+            self._backlog.add(work)
+
+    async def _unanswered(self, works: Sequence[Work], index: ReplyIndex) -> list[Work]:
+        """Answer from the reply index what an earlier run has answered; the others."""
+        found = await index.find(works)
+        known = [(work, stored) for work, stored in zip(works, found, strict=True) if stored is not None]
+        self._hand_over([self._scribe.remembered(work, stored.value) for work, stored in known])
+        left = [work for work, stored in zip(works, found, strict=True) if stored is None]
+        return [work for work in left if work.source.ledger.is_ours]  # it may have been taken away meanwhile
+
+    def postpone(self, postponed: Sequence[Postponed]) -> None:
+        """Try requests again later: after a short pause in place, after a longer one by way of the retry topic."""
+        now = Now(time.monotonic(), int(time.time() * 1000))
+        moved: list[Outcome] = []
+        self.retries += len(postponed)
+        for work, delay_s, error in ((each.work, each.delay_s, each.error) for each in postponed):
+            if delay_s <= self._in_place_s and not self._later.full:
+                self._later.add(work, now.monotonic + delay_s)
+            else:
+                # `now` is rounded down: one more, so that it never runs before its time.
+                due_ms = now.epoch_ms + math.ceil(delay_s * 1000) + 1
+                moved.append(self._scribe.moved(work, error, retry_record(work, due_ms)))
+        if moved:
+            self._hand_over(moved)
+
+
+def _with_attempts(work: Work, ledger: PartitionLedger) -> Work:
+    """What an earlier owner of the partition has charged to the record, which then runs by itself."""
+    attempts = ledger.attempts(work.source.offset)
+    if attempts:
+        # An attempt on trial is charged to it already, before it begins.
+        work.attempts = max(work.attempts, attempts - ledger.is_trying(work.source.offset))
+        work.alone = True
+    return work

@@ -1,0 +1,77 @@
+"""Reads the return address of a record in a process of its own: reading this record may be what ends a process.
+
+python -m workers.return_address < encoded `_Question` > encoded `_Found`
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+
+import msgspec
+from msgspec import Struct
+
+from producer_sdk.broker import Record
+from producer_sdk.errors import HeadraceError
+from producer_sdk.records import decode_record
+from producer_sdk.topics import derived_id, parse_reply_to
+from producer_sdk.wire import Form, Refused
+
+from .retry_records import Origin
+
+TIMEOUT_S = 30.0
+
+
+class _Question(Struct, array_like=True):
+    value: bytes
+    headers: list[tuple[str, bytes]]
+    fallback_id: str
+    timestamp_ms: int
+
+
+class _Found(Struct, array_like=True):
+    id: str
+    form: Form
+    reply_to: str | None
+
+
+async def read_return_address(record: Record, origin: Origin, error: HeadraceError) -> Refused | None:
+    """The record refused with this error; None when nobody can be told, as where reading it ends the process."""
+    id = derived_id(origin.topic, origin.partition, origin.offset)
+    headers = [(name, value or b"") for name, value in origin.headers]
+    question = _Question(record.value or b"", headers, id, origin.timestamp_ms)
+    # The child imports what this process would, whatever the current folder is.
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    child = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-P", "-m", __name__),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+        env=environment,
+    )
+    try:
+        async with asyncio.timeout(TIMEOUT_S):
+            written, _ = await child.communicate(msgspec.msgpack.encode(question))
+        found = msgspec.msgpack.decode(written, type=_Found)
+        return Refused(found.id, error, found.form, None if found.reply_to is None else parse_reply_to(found.reply_to))
+    except (TimeoutError, msgspec.MsgspecError, HeadraceError):
+        return None
+    finally:
+        if child.returncode is None:
+            child.kill()
+            await child.wait()
+
+
+def main() -> None:
+    question = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=_Question)
+    try:
+        request = decode_record(question.value, question.headers, question.fallback_id, question.timestamp_ms)
+    except HeadraceError:
+        sys.exit(1)
+    reply_to = None if request.reply_to is None else str(request.reply_to)
+    sys.stdout.buffer.write(msgspec.msgpack.encode(_Found(request.id, request.form, reply_to)))
+
+
+if __name__ == "__main__":
+    main()

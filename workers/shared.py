@@ -1,0 +1,37 @@
+"""What all models of one worker share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import Struct
+
+from producer_sdk.broker import Admin, Broker, Producer
+
+from .cancels import Cancels
+from .event_log import EventLog
+
+
+class Shared(Struct, frozen=True):
+    """Clients and signs that belong to the worker as a whole.
+
+    Attributes:
+        changed: set when others should be told of a model's state.
+        quiet: set when no new work is to be taken.
+        kafka_away: whether Kafka has not acknowledged anything for a while.
+        cancels: requests that their callers have given up.
+        events: where what was started and committed is published; None where nobody wants to know.
+        redis: client of the Redis that holds reply indexes, for models with `dedupe`; None without.
+    """
+
+    broker: Broker
+    producer: Producer
+    admin: Admin
+    changed: asyncio.Event
+    quiet: asyncio.Event
+    kafka_away: Callable[[], bool]
+    cancels: Cancels
+    events: EventLog | None = None
+    redis: Any = None
