@@ -28,6 +28,7 @@ class PartitionLedger:
     """
 
     __slots__ = (
+        "_ahead",
         "_attempts",
         "_committed",
         "_crowded",
@@ -57,6 +58,7 @@ class PartitionLedger:
         self._expected: deque[int] = deque()  # unfinished ones of the assignment before, not polled yet
         self._position: int | None = None  # the next to poll, while that may lie below `_next`
         self._attempts: dict[int, int] = {}
+        self._ahead: dict[int, int] = {}  # what was charged before an attempt that is under way
         self._trying: frozenset[int] = frozenset()
         self._named: frozenset[int] = frozenset()  # what the assignment before was trying when it died
         self._suspects_end = 0
@@ -125,6 +127,8 @@ class PartitionLedger:
         """Note that the outcome of an offset is acknowledged; unknown or repeated ones change nothing."""
         if self._unfinished.pop(offset, True) is None:
             self._stale = True
+            if self._ahead:
+                self._ahead.pop(offset, None)
             if offset > self._highest:
                 self._highest = offset
 
@@ -171,8 +175,8 @@ class PartitionLedger:
         self._suspects_end = min(self._suspects_end, end)
 
     def is_narrowed(self, offset: int) -> bool:
-        """Whether it is one of several suspects that were tried together when the worker died: try it alone now."""
-        return len(self._named) > 1 and self.is_suspect(offset)
+        """Whether it was on trial when the worker died: try it alone now."""
+        return bool(self._named) and self.is_suspect(offset)
 
     def _is_live(self, offset: int) -> bool:
         """Whether it is unfinished or still to come."""
@@ -188,10 +192,29 @@ class PartitionLedger:
         return self._attempts.get(offset, 0)
 
     def charge(self, offset: int, attempts: int) -> None:
-        """Set what is charged to an offset; to be committed before the attempt begins, for the attempt may kill us."""
+        """Set the failed attempts of an offset."""
+        self._ahead.pop(offset, None)
         if attempts != self._attempts.get(offset, 0):
             self._attempts[offset] = attempts
             self._stale = True
+
+    def charge_ahead(self, offset: int, attempts: int) -> None:
+        """Charge an attempt that is about to begin; to be committed before it does, for it may kill us."""
+        before = self._ahead.get(offset, self._attempts.get(offset, 0))
+        self.charge(offset, attempts)
+        self._ahead[offset] = before
+
+    def take_back(self, offset: int) -> None:
+        """The attempt charged ahead has not killed anybody."""
+        if offset in self._ahead:
+            self.charge(offset, self._ahead[offset])
+
+    def take_back_all(self) -> None:
+        """No attempt charged ahead is to blame for anything: the partition is given up in order."""
+        for offset in list(self._ahead):
+            self.take_back(offset)
+        if self._trying:
+            self.trying(())
 
     def trying(self, offsets: Iterable[int]) -> None:
         """Set which offsets are tried under suspicion now; to be committed before they are."""

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 from producer_sdk.broker import (
     Broker,
     BrokerError,
-    CommitRefused,
     Committed,
     Consumer,
     GroupOptions,
@@ -20,7 +19,8 @@ from producer_sdk.broker import (
 )
 from producer_sdk.topics import Lane, Topics
 
-from .commit import PartitionLedger, due_commits
+from .commit import PartitionLedger
+from .committing import Committing, Told
 from .progress import ProgressWatch, Sight, Verdict
 from .reading import Reading
 
@@ -32,7 +32,6 @@ _log = logging.getLogger("headrace.worker")
 
 Settle = Callable[[Sequence[PartitionLedger]], Awaitable[None]]
 Lost = Callable[[Sequence[PartitionLedger]], None]
-Told = Callable[[Mapping[TopicPartition, Committed]], None]
 Haul = Mapping[TopicPartition, Sequence[Record]]
 
 
@@ -62,10 +61,8 @@ class Intake:
         self._lanes = topics.lanes(model) | {topics.retry(model): Lane.ASYNC}
         self._model = model
         self._settle = settle
-        self._committing = asyncio.Lock()
         self._lost = lost
         self._changed = changed
-        self._told = committed
         self.suspect_cap = 0  # how many records of a partition can have been in flight
         self._watch = watch
         self._kafka_away = kafka_away
@@ -78,11 +75,11 @@ class Intake:
         self._lost_at: float | None = None  # until the next assignment, without which its records would go unread
         self._unopened = False  # ledgers are not committed as open yet
         self._withheld: list[tuple[PartitionLedger, Sequence[Record]]] = []  # polled, given out once that is done
-        self._read = self._commits = 0
-        self._closing = False  # all commits are the last ones
+        self._read = 0
         self.stuck = False  # another consumer did not help
         self.reading = Reading(topics.retry(model))
         self.ledgers: dict[TopicPartition, PartitionLedger] = {}
+        self.committing = Committing(model, self.ledgers, lambda: self._consumer, self._give_up, committed)
         self.assignments = 0  # how often the group has given out partitions
 
     def _new_member(self) -> Consumer:
@@ -119,7 +116,8 @@ class Intake:
         self._read += sum(map(len, records.values()))
         if not records:
             for partition, position in self._consumer.positions().items():
-                if (ledger := self.ledgers.get(partition)) is not None:
+                # Of one that is being given up, records may have been polled and left to its next owner.
+                if (ledger := self.ledgers.get(partition)) is not None and ledger.is_ours:
                     ledger.reached(position)
         for partition, haul in records.items():
             ledger = self.ledgers.get(partition)
@@ -142,7 +140,7 @@ class Intake:
         paused = self.reading.paused
         can_read = any(lag and partition not in paused for partition, lag in self._consumer.lag().items())
         can_commit = any(ledger.is_due for ledger in self.ledgers.values())
-        verdict = self._watch.look(Sight(can_read, can_commit, self._read, self._commits), time.monotonic())
+        verdict = self._watch.look(Sight(can_read, can_commit, self._read, self.committing.commits), time.monotonic())
         self.stuck = verdict is Verdict.DEAD
         if verdict is Verdict.REBUILD:
             raise BrokerError("it reads nothing although records wait, or commits nothing although work finishes")
@@ -161,21 +159,23 @@ class Intake:
 
         A worker that dies before its first commit is known to have begun; lag scalers see the group at once.
         """
-        suspected = {p: ledger for p, ledger in self.ledgers.items() if ledger.expects_suspects}
-        if suspected:  # records that came after the last worker's end cannot have been its end
-            try:
-                ends = await self._consumer.end_offsets(frozenset(suspected))
-            except BrokerError as err:
-                _log.warning("Model %s waits for the ends of its partitions: %s", self._model, err,
-                             extra={"action": "end_offsets_failed"})  # fmt: skip
-                return False
-            for partition, end in ends.items():
-                suspected[partition].bound_suspects(end)
+        suspected = [ledger for ledger in self.ledgers.values() if ledger.expects_suspects]
+        await asyncio.gather(*map(self._bound_suspects, suspected))
         assignment = self.assignments
-        if not await self.commit() or assignment != self.assignments:
+        if not await self.committing.commit() or assignment != self.assignments:
             return False
         self._unopened = False
         return True
+
+    async def _bound_suspects(self, ledger: PartitionLedger) -> None:
+        """Records that came after the last worker's end cannot have been its end."""
+        try:
+            (end,) = (await self._consumer.end_offsets(frozenset([ledger.partition]))).values()
+        except BrokerError as err:  # it has no leader, say: what of it arrives later is suspected too
+            _log.warning("The end of %s:%d is not known: %s", *ledger.partition, err,
+                         extra={"action": "end_offsets_failed"})  # fmt: skip
+        else:
+            ledger.bound_suspects(end)
 
     async def _join_anew(self) -> None:
         self._give_up()
@@ -222,69 +222,10 @@ class Intake:
         for ledger in leaving:
             ledger.leaving = True
         await self._settle(leaving)
-        await self.commit(closed=partitions)
+        for ledger in leaving:
+            ledger.take_back_all()
+        await self.committing.close(partitions)
         self._fence(leaving)
-
-    async def commit(self, *, closed: Collection[TopicPartition] = ()) -> bool:
-        """Commit what is finished; False when it must be tried again. A refusal means the partitions are lost.
-
-        `closed` partitions are marked as left in order: nothing in them is under suspicion.
-        """
-        async with self._committing:
-            try:
-                ledgers = dict(self.ledgers)
-                due = due_commits(ledgers.values(), frozenset(ledgers if self._closing else closed))
-                if due:
-                    await self._consumer.commit(due)
-                    self._commits += 1
-                    self._told(due)
-                for partition, committed in due.items():
-                    ledgers[partition].committed(committed)
-            except CommitRefused as err:
-                _log.warning("Model %s has lost its partitions: %s", self._model, err, extra={"action": "lost"})
-                self._give_up()
-            except BrokerError as err:
-                _log.warning("Offsets of model %s are not committed yet: %s", self._model, err,
-                             extra={"action": "commit_failed"})  # fmt: skip
-                return False
-            return True
-
-    async def commit_surely(self) -> None:
-        """Commit, trying again until it works or the partitions are lost."""
-        while True:
-            if await self.commit():
-                return
-            await asyncio.sleep(FIRST_PAUSE_S)
-
-    async def charge(self, ledger: PartitionLedger, offset: int, attempts: int) -> bool:
-        """Commit that an attempt is charged to a record, before the attempt that may end the worker.
-
-        False: the record is somebody else's now.
-        """
-        ledger.charge(offset, attempts)
-        await self.commit_surely()
-        return ledger.is_ours
-
-    async def keep_committing(self, finished: asyncio.Event, interval_s: float) -> None:
-        """Commit each time something has finished, at most every `interval_s`, until cancelled."""
-        while True:
-            await finished.wait()
-            await asyncio.sleep(interval_s)
-            finished.clear()
-            if not await self.commit():
-                finished.set()
-
-    async def commit_within(self, timeout_s: float) -> bool:
-        """Commit for the last time, trying again for so long; False when it did not work out."""
-        self._closing = True
-        try:
-            async with asyncio.timeout(timeout_s):
-                while True:
-                    if await self.commit():
-                        return True
-                    await asyncio.sleep(FIRST_PAUSE_S)
-        except TimeoutError:
-            return False
 
     async def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
         """Leave the group; nothing can be committed afterwards."""

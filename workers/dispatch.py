@@ -135,10 +135,12 @@ class Dispatcher:
             del self._running[slot]
         self._tell.hand_over(self._unless_cancelled(batch, ran.outcomes))
         self._metrics.run_seconds.add(ran.run_s)
+        for work in batch.works if batch.works[0].alone else ():
+            work.source.ledger.take_back(work.source.offset)  # the worker has outlived it
         for work in ran.again:
             ledger, offset = work.source.ledger, work.source.offset
-            if work.alone and work.attempts:
-                ledger.charge(offset, work.attempts)  # whoever runs it next has to know
+            if work.deaths:
+                ledger.charge(offset, work.deaths)  # whoever runs it next has to know
             if ledger.is_ours:
                 self._backlog.add(work)
         self._tell.postpone([each for each in ran.later if each.work.source.ledger.is_ours])

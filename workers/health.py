@@ -76,8 +76,8 @@ class Health:
         if now - self._ticked_at > LONGEST_TICK_S:
             return f"the event loop has stood still for {now - self._ticked_at:.0f} s"
         for model in self._models():
-            if self.stopping:
-                break  # a drain polls no more, however long it may take
+            if self.stopping or self.kafka_is_away():
+                break  # a drain polls no more, however long it may take, and no other process would fare better
             if model.polled_at is not None and now - model.polled_at > self._longest_poll_s:
                 return f"model {model.name} has not polled Kafka for {now - model.polled_at:.0f} s"
             if model.stuck:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -17,9 +18,12 @@ from .reply import Scribe
 from .retry_records import due_of, origin_of
 from .return_address import read_return_address
 from .suspects import Suspect, Suspects, Trial, begin, end
+from .turn import Turn
 from .work import Now, Outcome
 
-PATIENCE_S = 30.0  # a partition that cannot be read (it has no leader) holds up the others no longer
+PATIENCE_S = 10.0  # a partition that cannot be read (it has no leader), or a long batch, holds up the others no longer
+ACKNOWLEDGED_S = 2.0  # a reply that cannot be delivered holds up the next trial no longer
+Hold = Callable[[], Awaitable[None]]
 _log = logging.getLogger("headrace.worker")
 
 
@@ -31,6 +35,7 @@ class Inspection:
 
     def __init__(
         self,
+        model: str,
         intake: Intake,
         suspects: Suspects,
         reception: Reception,
@@ -38,6 +43,8 @@ class Inspection:
         scribe: Scribe,
         attempt_limit: int,
         hand_over: Callable[[Sequence[Outcome]], None],
+        is_busy: Callable[[], bool],
+        turn: Turn,
     ) -> None:
         self._intake = intake
         self._suspects = suspects
@@ -46,7 +53,10 @@ class Inspection:
         self._scribe = scribe
         self._limit = attempt_limit
         self._hand_over = hand_over
-        self._trial: Trial | None = None
+        self._is_busy = is_busy
+        self._model = model
+        self._turn = turn
+        self._waits_while: Callable[[], bool] = _never
         self._innocent: list[tuple[PartitionLedger, list[Record]]] = []
         self._looked_at = 0.0  # when suspects were seen last, monotonic
         self.active = False
@@ -56,14 +66,15 @@ class Inspection:
         return len(self._suspects)
 
     @property
-    def in_trial(self) -> bool:
-        """Whether suspects that were let on have no outcome yet."""
-        return self._trial is not None and self._trial.pending
+    def waits(self) -> bool:
+        """Whether nothing more is to be taken, until what is under way has come to its end."""
+        return self._waits_while()
 
     def begin(self) -> None:
         """Partitions were assigned: look out for suspects, if there may be any."""
         if any(ledger.expects_suspects for ledger in self._intake.ledgers.values()):
             self.active = True
+            self._turn.ask(self._model)
             self._looked_at = time.monotonic()
             self._intake.reading.suspects_only = True
 
@@ -84,41 +95,61 @@ class Inspection:
         if innocent:
             self._innocent.append((ledger, innocent))
 
-    async def run(self, hold: Callable[[], Awaitable[None]], stopping: Callable[[], bool]) -> None:
-        """Try the suspects that have arrived; `hold` waits, polling on, until `in_trial` is over."""
+    async def run(self, hold: Hold, stopping: Callable[[], bool]) -> None:
+        """Try the suspects that have arrived; `hold` polls on, and returns when `waits` is over."""
         if len(self._suspects):
             _log.warning("%d records were in flight when a worker ended without a goodbye: they run first",
                          len(self._suspects), extra={"action": "suspects"})  # fmt: skip
+            await self._wait(lambda: self._turn.others_are_busy(self._model), PATIENCE_S, hold)
         while len(self._suspects) and not stopping():
             await self._try(self._suspects.next_trial(), hold)
             self._looked_at = time.monotonic()
-        if stopping():
-            return
-        if time.monotonic() - self._looked_at > PATIENCE_S:
-            for ledger in self._intake.ledgers.values():
-                ledger.bound_suspects(0)
-        if not any(ledger.expects_suspects for ledger in self._intake.ledgers.values()):
-            self.active = self._intake.reading.suspects_only = False
-            released, self._innocent = self._innocent, []
-            for ledger, records in released:
-                if ledger.is_ours:
-                    await self._receive(records, ledger)
+        if not stopping():
+            await self._end_if_all_are_tried()
 
-    async def _try(self, trial: Trial, hold: Callable[[], Awaitable[None]]) -> None:
-        """1. give up who has had all attempts; 2. commit who is tried; 3. let them on; 4. wait for their outcomes."""
+    async def _end_if_all_are_tried(self) -> None:
+        expecting = [ledger for ledger in self._intake.ledgers.values() if ledger.expects_suspects]
+        if expecting and time.monotonic() - self._looked_at > PATIENCE_S:
+            for ledger in expecting:
+                ledger.bound_suspects(0)
+        elif expecting:
+            return
+        # What has been found out must be known to the next worker before anybody else can end this one.
+        await self._intake.committing.surely()
+        self.stop()
+        released, self._innocent = self._innocent, []
+        for ledger, records in released:
+            if ledger.is_ours:
+                await self._receive(records, ledger)
+
+    def stop(self) -> None:
+        """Try nobody any more."""
+        self.active = self._intake.reading.suspects_only = False
+        self._turn.leave(self._model)
+
+    async def _try(self, trial: Trial, hold: Hold) -> None:
+        """1. give up who has had all attempts; 2. commit who is tried; 3. let them on; 4. wait until they have run.
+
+        What is left then is publishing, which ends no worker; it is waited for, but not for ever.
+        """
         first = trial.suspects[0]
         if trial.alone and first.ledger.attempts(first.offset) >= self._limit:
             await self._give_up(first)  # 1
-            return
-        begin(trial)
-        await self._intake.commit_surely()  # 2
-        for suspect in trial.suspects:
-            if suspect.ledger.is_ours:
-                await self._receive([suspect.record], suspect.ledger)  # 3
-        self._trial = trial
-        await hold()  # 4
-        self._trial = None
+        else:
+            begin(trial)
+            await self._intake.committing.surely()  # 2
+            for suspect in trial.suspects:
+                if suspect.ledger.is_ours:
+                    await self._receive([suspect.record], suspect.ledger)  # 3
+            await self._wait(lambda: trial.pending and self._is_busy(), math.inf, hold)  # 4
+        await self._wait(lambda: trial.pending, ACKNOWLEDGED_S, hold)
         end(trial)
+
+    async def _wait(self, condition: Callable[[], bool], timeout_s: float, hold: Hold) -> None:
+        ends = time.monotonic() + timeout_s
+        self._waits_while = lambda: condition() and time.monotonic() < ends
+        await hold()
+        self._waits_while = _never
 
     async def _receive(self, records: Sequence[Record], ledger: PartitionLedger) -> None:
         await self._reception.receive(records, ledger, self._intake.lane(ledger.partition.topic))
@@ -130,5 +161,10 @@ class Inspection:
         origin = origin_of(suspect.record)
         lane = self._intake.lane(suspect.ledger.partition.topic)
         refused = await read_return_address(suspect.record, origin, error)
-        rejected = self._decoder.given_up(suspect.record, suspect.ledger, refused, error, lane, time.monotonic())
-        self._hand_over([self._scribe.rejected(rejected)])
+        if suspect.ledger.is_ours:
+            rejected = self._decoder.given_up(suspect.record, suspect.ledger, refused, error, lane, time.monotonic())
+            self._hand_over([self._scribe.rejected(rejected)])
+
+
+def _never() -> bool:
+    return False

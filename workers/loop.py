@@ -11,7 +11,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
-from functools import partial
 
 from producer_sdk.announcements import ModelState
 from producer_sdk.topics import Topics
@@ -33,9 +32,8 @@ from .publish import Destinations, Replier
 from .reception import Reception
 from .reply import Scribe
 from .reply_index import ReplyIndex
-from .run import Device
+from .run import device_for
 from .runners.engine import Loaded, ModelSpec
-from .runners.load import make_runner
 from .settings import WorkerSettings
 from .shared import Shared
 from .suspects import Suspects
@@ -70,15 +68,7 @@ class ModelLoop:
         self._finished = asyncio.Event()  # offsets may be committed
         self._idle = asyncio.Event()  # nothing waits, runs or is unacknowledged
         self._stopping = False
-        self.device = Device(
-            partial(make_runner, spec, max_batch_bytes=settings.max_batch_bytes),
-            settings.attempt_limit,
-            spec.name,
-            self._device_changed,
-            policy=spec.retry,
-            quarantine_s=settings.quarantine_s,
-            circuit_limit=settings.circuit_limit,
-        )
+        self.device = device_for(spec, settings, self._device_changed)
         self._scribe = Scribe(topics, spec.name, spec.version, settings.max_record_bytes, spec.dead_letter_codes)
         self.intake = Intake(
             shared.broker,
@@ -110,8 +100,8 @@ class ModelLoop:
     def _neighbours(self) -> Neighbours:
         return Neighbours(
             hand_over=lambda outcomes: self._replier.put(outcomes),
-            crowded=lambda: self._replier.full,
-            write_ahead=lambda work: self.intake.charge(work.source.ledger, work.source.offset, work.attempts + 1),
+            crowded=lambda: self._replier.full or self._shared.turn.is_of_another(self.spec.name),
+            write_ahead=self.intake.committing.charge_next,
             postpone=lambda postponed: self._reception.postpone(postponed),
             started=self._shared.events.started if self._shared.events else lambda works: None,
             moved=self._moved,
@@ -132,7 +122,7 @@ class ModelLoop:
             _log.warning("Earlier cancels are not read yet: serving without them", extra={"action": "cancels_late"})
         await self.intake.start()
         steps = {"take": self._take(), "dispatch": self._dispatcher.run(), "reply": self._replier.run()}
-        steps["commit"] = self.intake.keep_committing(self._finished, settings.commit_interval_s)
+        steps["commit"] = self.intake.committing.keep_on(self._finished, settings.commit_interval_s)
         if self._index is not None:
             steps["index"] = self._index.run()
         self._tasks = [asyncio.create_task(step, name=f"{name} {self.spec.name}") for name, step in steps.items()]
@@ -152,8 +142,10 @@ class ModelLoop:
         hand_over = self._replier.put
         self._reception = Reception(self.spec, self._topics, decoder, self._scribe, self._backlog, self._later,
                                     self._index, hand_over)  # fmt: skip
-        self._inspection = Inspection(self.intake, Suspects(rows, settings.attempt_limit), self._reception, decoder,
-                                      self._scribe, settings.attempt_limit, hand_over)  # fmt: skip
+        suspects = Suspects(rows, settings.attempt_limit)
+        self._inspection = Inspection(self.spec.name, self.intake, suspects, self._reception, decoder, self._scribe,
+                                      settings.attempt_limit, hand_over, self._is_busy, self._shared.turn)  # fmt: skip
+        self._shared.turn.join(self.spec.name, self._is_busy, self._moved)
         self.metrics.watch(self._reception, self._inspection, self._later, self.device.quarantine)
 
     @property
@@ -192,10 +184,10 @@ class ModelLoop:
     async def _take(self) -> None:
         """consume -> decode -> backlog, until the loop stops."""
         while not self._stopping:
-            if self._inspection.active:
+            if self._inspection.active and not self._shared.turn.is_of_another(self.spec.name):
                 await self._inspection.run(self._hold, lambda: self._stopping)
                 self._dispatcher.wake.set()
-            room = 0 if self._replier.full or self._shared.quiet.is_set() else min(MAX_HAUL, self._backlog.room)
+            room = 0 if self._replier.full or self._is_held_up() else min(MAX_HAUL, self._backlog.room)
             if room:
                 self._dispatcher.intake_paused = False
                 await self._haul(room, POLL_S)
@@ -207,15 +199,15 @@ class ModelLoop:
         self.intake.reading.no_retries = self._later.full
         records = await self.intake.poll(max_records, timeout_s)
         self.polled_at = time.monotonic()
-        for partition, haul in records.items():
-            ledger = self.intake.ledgers.get(partition)
-            if ledger is None or ledger.leaving:  # lost since the haul was fetched; its next owner reads these records
-                continue
-            taken = [record for record in haul if ledger.take(record.offset)]
+        # All ledgers before the first wait: by its end a partition may have another, which must not take this haul.
+        ledgers = self.intake.ledgers
+        ours = [(ledgers[each], haul) for each, haul in records.items() if each in ledgers and ledgers[each].is_ours]
+        hauls = [(ledger, [record for record in haul if ledger.take(record.offset)]) for ledger, haul in ours]
+        for ledger, taken in hauls:
             if self._inspection.active:
                 self._inspection.sort(taken, ledger)
-            else:
-                await self._reception.receive(taken, ledger, self.intake.lane(partition.topic))
+            elif ledger.is_ours:
+                await self._reception.receive(taken, ledger, self.intake.lane(ledger.partition.topic))
         if records:
             self._finished.set()  # records that were completed before move the commit on, too
             self._dispatcher.wake.set()
@@ -236,18 +228,25 @@ class ModelLoop:
     def _crowded(self) -> bool:
         if self._stopping:
             return False
-        busy = self._replier.full or not self._backlog.half_empty
-        return busy or self._inspection.in_trial or self._shared.quiet.is_set()
+        return self._replier.full or not self._backlog.half_empty or self._is_held_up()
+
+    def _is_held_up(self) -> bool:
+        """Whether nothing may be taken, whatever room there is."""
+        others = self._shared.turn.is_of_another(self.spec.name)
+        return others or self._inspection.waits or self._shared.quiet.is_set()
+
+    def _is_busy(self) -> bool:
+        return len(self._backlog) > 0 or self._dispatcher.running > 0
 
     def _moved(self) -> None:
         self._room.set()
+        self._dispatcher.wake.set()
         self._note_idle()
 
     def _published(self, outcomes: Sequence[Outcome]) -> None:
         """Called when outcomes are acknowledged and their offsets finished."""
         self.metrics.count(outcomes, time.monotonic())
         self._finished.set()
-        self._dispatcher.wake.set()
         self._moved()
 
     def _note_idle(self) -> None:
@@ -271,10 +270,11 @@ class ModelLoop:
     async def drain(self, timeout_s: float) -> bool:
         """Stop taking, finish everything taken, commit; False when the time ran out first."""
         self._stopping = True
-        self._dispatcher.wake.set()
-        self._room.set()
         if not self._tasks:
             return True
+        self._inspection.stop()
+        self._dispatcher.wake.set()
+        self._room.set()
         try:
             async with asyncio.timeout(timeout_s):
                 await asyncio.wait([self._tasks[0]])
@@ -282,7 +282,7 @@ class ModelLoop:
                 await self._idle.wait()
         except TimeoutError:
             pass  # what is finished is committed all the same
-        return await self.intake.commit_within(LAST_COMMIT_S) and not self.blockers()
+        return await self.intake.committing.for_the_last_time(LAST_COMMIT_S) and not self.blockers()
 
     async def stop(self, leave_timeout_s: float) -> None:
         """End everything at once; what is unfinished will be read again."""

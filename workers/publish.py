@@ -54,8 +54,9 @@ class Replier:
         self._published = published
         self._running = running
         self._index = index
-        self._replies = Sender(producer, destinations, scribe, self._finish, self._replaced)
-        self._letters = Sender(producer, destinations, scribe, lambda letters: None, lambda letter, shorter: None)
+        self._replies = Sender(producer, destinations, scribe, self._finish, self._replaced, self._keep)
+        # A letter is no evidence to keep of another.
+        self._letters = Sender(producer, destinations, scribe, lambda _: None, lambda _, shorter: None, self._keep)
         self._urgent = False
         self._waiting: list[Outcome] = []
         self._nbytes = 0
@@ -96,6 +97,9 @@ class Replier:
         """Their dead letters first, until they are acknowledged: a reply must not promise what is not kept."""
         await self._letters.send_all([self._scribe.letter_of(outcome) for outcome in outcomes])
         await self._replies.send_all(outcomes)
+
+    async def _keep(self, outcome: Outcome) -> None:
+        await self._letters.send_all([self._scribe.letter_of(outcome)])
 
     async def _store(self, outcomes: Sequence[Outcome]) -> None:
         if self._index is not None and (known := [outcome for outcome in outcomes if outcome.fingerprint]):

@@ -88,10 +88,11 @@ class Reception:
     async def _unanswered(self, works: Sequence[Work], index: ReplyIndex) -> list[Work]:
         """Answer from the reply index what an earlier run has answered; the others."""
         found = await index.find(works)
-        known = [(work, stored) for work, stored in zip(works, found, strict=True) if stored is not None]
-        self._hand_over([self._scribe.remembered(work, stored.value) for work, stored in known])
-        left = [work for work, stored in zip(works, found, strict=True) if stored is None]
-        return [work for work in left if work.source.ledger.is_ours]  # it may have been taken away meanwhile
+        ours = [
+            pair for pair in zip(works, found, strict=True) if pair[0].source.ledger.is_ours
+        ]  # still, after the wait
+        self._hand_over([self._scribe.remembered(work, stored.value) for work, stored in ours if stored is not None])
+        return [work for work, stored in ours if stored is None]
 
     def postpone(self, postponed: Sequence[Postponed]) -> None:
         """Try requests again later: after a short pause in place, after a longer one by way of the retry topic."""
@@ -111,9 +112,9 @@ class Reception:
 
 def _with_attempts(work: Work, ledger: PartitionLedger) -> Work:
     """What an earlier owner of the partition has charged to the record, which then runs by itself."""
-    attempts = ledger.attempts(work.source.offset)
-    if attempts:
-        # An attempt on trial is charged to it already, before it begins.
-        work.attempts = max(work.attempts, attempts - ledger.is_trying(work.source.offset))
+    deaths = ledger.attempts(work.source.offset)
+    if deaths:
+        work.deaths = deaths - ledger.is_trying(work.source.offset)  # one on trial is charged before it begins
+        work.attempts = max(work.attempts, work.deaths)
         work.alone = True
     return work

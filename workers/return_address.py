@@ -43,13 +43,16 @@ async def read_return_address(record: Record, origin: Origin, error: HeadraceErr
     question = _Question(record.value or b"", headers, id, origin.timestamp_ms)
     # The child imports what this process would, whatever the current folder is.
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    child = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-P", "-m", __name__),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-        env=environment,
-    )
+    try:
+        child = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-P", "-m", __name__),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            env=environment,
+        )
+    except OSError:  # no process or no memory is left for it
+        return None
     try:
         async with asyncio.timeout(TIMEOUT_S):
             written, _ = await child.communicate(msgspec.msgpack.encode(question))

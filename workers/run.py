@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
+from functools import partial
 
 from msgspec import Struct
 
@@ -16,8 +17,10 @@ from .placed import DeviceLost, PlacedBatch
 from .quarantine import Quarantine
 from .reply import Scribe
 from .retry import AfterDeath, Again, Failure, Postponed, Span, after_death, after_failure, is_transient
-from .runners.engine import Loaded, RetryPolicy
+from .runners.engine import Loaded, ModelSpec, RetryPolicy
+from .runners.load import make_runner
 from .runners.runner import Runner, RunnerDied
+from .settings import WorkerSettings
 from .work import Batch, Outcome, Work
 
 USUAL_POLICY = RetryPolicy()
@@ -179,6 +182,7 @@ class Device:
             if suspects.first <= place < suspects.last:
                 work.alone = True
                 work.attempts += death.started
+                work.deaths += death.started
                 if death.started and self._is_given_up(work, suspects):
                     given_up.append(self._give_up(work, death, scribe))
                     continue
@@ -186,11 +190,11 @@ class Device:
         return given_up, tuple(again)
 
     def _is_given_up(self, work: Work, suspects: Span) -> bool:
-        verdict = after_death(work.attempts, self._attempt_limit, alone=len(suspects) == 1)
+        verdict = after_death(work.deaths, self._attempt_limit, alone=len(suspects) == 1)
         return verdict is AfterDeath.GIVE_UP
 
     def _give_up(self, work: Work, death: RunnerDied, scribe: Scribe) -> Outcome:
-        attempts = f"{work.attempts} attempts" if work.attempts > 1 else "1 attempt"
+        attempts = f"{work.deaths} attempts" if work.deaths > 1 else "1 attempt"
         error = RunnerCrashed(f"given up after {attempts}, for the runner died with this request in flight: {death}")
         self.quarantine.add(work.request, work.nbytes, error, time.monotonic())
         return scribe.failed(work, error)
@@ -220,6 +224,19 @@ class Device:
         if placed.passed_s and not failure.error.retryable and any(each is failure for each in placed.offenders):
             work = failure.work
             self.quarantine.add(work.request, work.nbytes, failure.error, time.monotonic())
+
+
+def device_for(spec: ModelSpec, settings: WorkerSettings, changed: Callable[[], None]) -> Device:
+    """The device of a model, not started; `changed` is called when what others are told of it has changed."""
+    return Device(
+        partial(make_runner, spec, max_batch_bytes=settings.max_batch_bytes),
+        settings.attempt_limit,
+        spec.name,
+        changed,
+        policy=spec.retry,
+        quarantine_s=settings.quarantine_s,
+        circuit_limit=settings.circuit_limit,
+    )
 
 
 def _batch(works: list[Work] | tuple[Work, ...]) -> Batch:

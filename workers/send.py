@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from producer_sdk.broker import Admin, BrokerError, Producer
 from producer_sdk.errors import HeadraceError, InvalidRequest, PayloadTooLarge
@@ -43,7 +43,7 @@ class Sender:
     """Publishes outcomes of one model. Any task of one event loop may call it.
 
     `acknowledged` is called with outcomes as the broker confirms them; `replaced` with an outcome that cannot be sent
-    and what goes in its place.
+    and what goes in its place; `keep` publishes the evidence of that, where the first had none.
     """
 
     def __init__(
@@ -53,12 +53,14 @@ class Sender:
         scribe: Scribe,
         acknowledged: Callable[[Sequence[Outcome]], None],
         replaced: Callable[[Outcome, Outcome], None],
+        keep: Callable[[Outcome], Awaitable[None]],
     ) -> None:
         self._producer = producer
         self._destinations = destinations
         self._scribe = scribe
         self._acknowledged = acknowledged
         self._replaced = replaced
+        self._keep = keep
 
     async def by_partition(self, outcomes: Sequence[Outcome]) -> Mapping[tuple[str, int], list[Outcome]]:
         """Where each goes; the broker is asked once at most, however many topics are not known."""
@@ -74,7 +76,7 @@ class Sender:
                 counts = self._destinations.partitions
                 count = counts.get(topic, 0)
             if (partition or 0) >= count:
-                outcome = self._redirected(outcome, count)
+                outcome = await self._redirected(outcome, count)
                 topic, partition = outcome.address
                 count = max(1, counts.get(topic, 0))
             if partition is None:
@@ -123,7 +125,7 @@ class Sender:
             await self.send(topic, partition, outcomes[:half])
             await self.send(topic, partition, outcomes[half:])
         else:
-            await self._send_grouped([self._instead(outcomes[0], error, elsewhere=small)], small=True)
+            await self._send_grouped([await self._instead(outcomes[0], error, elsewhere=small)], small=True)
 
     async def _send_grouped(self, outcomes: Sequence[Outcome], *, small: bool) -> None:
         for (topic, partition), group in (await self.by_partition(outcomes)).items():
@@ -135,14 +137,16 @@ class Sender:
         count = self._destinations.partitions.get(topic, 0)
         return partition >= count and (count > 0 or not self._scribe.is_last_resort(topic))
 
-    def _redirected(self, outcome: Outcome, count: int) -> Outcome:
+    async def _redirected(self, outcome: Outcome, count: int) -> Outcome:
         if self._scribe.is_last_resort(outcome.address.topic) and outcome.address.partition is None:
             return outcome  # publishing says what is wrong, until somebody makes the topic again
         missing = f"it has {count} partitions" if count else "there is no such topic"
         error = InvalidRequest(f"reply_to {str(outcome.address)!r} cannot be reached: {missing}")
-        return self._instead(outcome, error, elsewhere=True)
+        return await self._instead(outcome, error, elsewhere=True)
 
-    def _instead(self, outcome: Outcome, error: HeadraceError, *, elsewhere: bool) -> Outcome:
+    async def _instead(self, outcome: Outcome, error: HeadraceError, *, elsewhere: bool) -> Outcome:
         other = self._scribe.instead(outcome, error, elsewhere=elsewhere)
         self._replaced(outcome, other)
+        if other.evidence is not None and outcome.evidence is None:
+            await self._keep(other)
         return other

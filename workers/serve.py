@@ -29,6 +29,7 @@ from .runners.engine import LoadFailed, ModelSpec
 from .runners.runner import RunnerDied
 from .settings import WorkerSettings
 from .shared import Shared
+from .turn import Turn
 
 LEAVE_TIMEOUT_S = 5.0
 LEAVE_AT_ONCE_S = 0.5
@@ -106,7 +107,7 @@ class Worker:
         await see_to_topics(clients.admin, self._settings, specs)
         events = event_log(self._settings, clients.producer)
         return Shared(self._broker, *clients, self._changed, self.stop.quiet, self.health.kafka_is_away, self._cancels,
-                      events, redis)  # fmt: skip
+                      Turn(), events, redis)  # fmt: skip
 
     def _cancelled(self) -> None:
         for loop in self.loops:

@@ -12,6 +12,7 @@ from producer_sdk.broker import Admin, Broker, Producer
 
 from .cancels import Cancels
 from .event_log import EventLog
+from .turn import Turn
 
 
 class Shared(Struct, frozen=True):
@@ -22,6 +23,7 @@ class Shared(Struct, frozen=True):
         quiet: set when no new work is to be taken.
         kafka_away: whether Kafka has not acknowledged anything for a while.
         cancels: requests that their callers have given up.
+        turn: which model tries suspects now.
         events: where what was started and committed is published; None where nobody wants to know.
         redis: client of the Redis that holds reply indexes, for models with `dedupe`; None without.
     """
@@ -33,5 +35,6 @@ class Shared(Struct, frozen=True):
     quiet: asyncio.Event
     kafka_away: Callable[[], bool]
     cancels: Cancels
+    turn: Turn
     events: EventLog | None = None
     redis: Any = None

@@ -88,11 +88,12 @@ def begin(trial: Trial) -> Sequence[PartitionLedger]:
     if trial.alone:
         (suspect,) = trial.suspects
         least = LEAST_CHARGE_OF_NARROWED if suspect.ledger.is_narrowed(suspect.offset) else 1
-        suspect.ledger.charge(suspect.offset, max(least, suspect.ledger.attempts(suspect.offset) + 1))
+        suspect.ledger.charge_ahead(suspect.offset, max(least, suspect.ledger.attempts(suspect.offset) + 1))
     return list(ledgers.values())
 
 
 def end(trial: Trial) -> None:
     """The worker has outlived it."""
     for suspect in trial.suspects:
+        suspect.ledger.take_back(suspect.offset)
         suspect.ledger.trying(())

@@ -34,7 +34,8 @@ class Work(Struct, eq=False, gc=False):
         record: what it was read from, kept for dead letters and retries.
         bucket: only requests of one bucket can share a batch.
         arrived, expires: monotonic seconds; `expires` None never does.
-        attempts: failed attempts so far: runner or worker deaths while it was in flight, and transient failures.
+        attempts: failed attempts so far, deaths and transient failures.
+        deaths: those that ended a runner, or the worker, while it was in flight.
         alone: it has to run by itself, since it may be what kills the process that runs it.
         fingerprint: of its inputs, once somebody needed it; else empty.
     """
@@ -51,6 +52,7 @@ class Work(Struct, eq=False, gc=False):
     attempts: int = 0
     alone: bool = False
     fingerprint: bytes = b""
+    deaths: int = 0
 
 
 class Rejected(Struct, frozen=True):

@@ -130,7 +130,7 @@ def test_without_a_cap_and_without_a_death_nothing_is_suspect() -> None:
     assert not next_owner(ledger).is_suspect(5)
 
 
-def test_what_was_being_tried_is_suspect_alone_and_narrowed_when_it_was_several() -> None:
+def test_what_was_being_tried_is_alone_under_suspicion_and_to_be_tried_alone() -> None:
     ledger = ledger_with(5, 6, 7, 8)
     committed_by(ledger)
     ledger.trying([6, 8])
@@ -140,7 +140,7 @@ def test_what_was_being_tried_is_suspect_alone_and_narrowed_when_it_was_several(
     owner.trying([6])
     one = next_owner(owner, suspect_cap=100)
     assert [offset for offset in range(5, 20) if one.is_suspect(offset)] == [6]
-    assert not one.is_narrowed(6)
+    assert one.is_narrowed(6)
 
 
 def test_what_was_being_tried_is_passed_on_until_something_else_is() -> None:
