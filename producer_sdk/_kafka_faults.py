@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aiokafka.errors import KafkaConnectionError, KafkaError, NoBrokersAvailable
+from aiokafka.errors import KafkaConnectionError, KafkaError, NoBrokersAvailable, NodeNotReadyError
 
 from ._kafka_options import KafkaOptions
 from .broker import BrokerError
@@ -25,7 +25,7 @@ def no_connection(name: str, options: KafkaOptions, err: BaseException) -> Broke
 
 def in_words(err: BaseException) -> str:
     """What went wrong, with Kafka's name for it where that helps to look it up."""
-    if isinstance(err, KafkaConnectionError):
+    if isinstance(err, KafkaConnectionError | NodeNotReadyError):
         return "the connection is lost or cannot be made"
     if isinstance(err, TimeoutError):
         return "no answer in time"

@@ -121,6 +121,11 @@ def redrives(record: Headers) -> int:
     return max(0, _number(texts[-1]) or 0) if texts else 0
 
 
+def is_redriven(headers: Headers) -> bool:
+    """Whether the record is a dead letter that somebody wants to be tried again."""
+    return any(name == REDRIVEN_HEADER for name, _ in headers)
+
+
 def redriven_headers(letter: Headers, place: str) -> list[tuple[str, bytes]]:
     """The headers of a request that is published again from its dead letter at `place`."""
     ours = {REDRIVEN_HEADER: place.encode(), REDRIVES_HEADER: str(redrives(letter) + 1).encode()}

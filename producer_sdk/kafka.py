@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 from ._kafka_admin import KafkaAdmin
 from ._kafka_consumer import KafkaReader
 from ._kafka_member import KafkaMember
@@ -10,6 +12,10 @@ from ._kafka_producer import KafkaProducer
 from .broker import DEFAULT_GROUP_OPTIONS, GroupOptions, Ownership, TopicPartition
 
 __all__ = ["KafkaBroker", "KafkaOptions"]
+
+# What goes wrong is raised here as an error. In a program that has not set up logging, aiokafka would write a line to
+# stderr for each attempt to reach a broker that is away.
+logging.getLogger("aiokafka").addHandler(logging.NullHandler())
 
 
 class KafkaBroker:

@@ -72,7 +72,10 @@ class Inspection:
 
     def begin(self) -> None:
         """Partitions were assigned: look out for suspects, if there may be any."""
-        if any(ledger.expects_suspects for ledger in self._intake.ledgers.values()):
+        expecting = [ledger for ledger in self._intake.ledgers.values() if ledger.expects_suspects]
+        if expecting:
+            _log.warning("A worker ended without a goodbye: its work in %d partitions of model %s is tried first",
+                         len(expecting), self._model, extra={"action": "suspects"})  # fmt: skip
             self.active = True
             self._turn.ask(self._model)
             self._looked_at = time.monotonic()
@@ -98,11 +101,12 @@ class Inspection:
     async def run(self, hold: Hold, stopping: Callable[[], bool]) -> None:
         """Try the suspects that have arrived; `hold` polls on, and returns when `waits` is over."""
         if len(self._suspects):
-            _log.warning("%d records were in flight when a worker ended without a goodbye: they run first",
-                         len(self._suspects), extra={"action": "suspects"})  # fmt: skip
             await self._wait(lambda: self._turn.others_are_busy(self._model), PATIENCE_S, hold)
         while len(self._suspects) and not stopping():
-            await self._try(self._suspects.next_trial(), hold)
+            trial = self._suspects.next_trial()
+            await self._try(trial, hold)
+            if not stopping():  # else it is still under way: the drain finishes it, or this worker ends with it
+                end(trial)
             self._looked_at = time.monotonic()
         if not stopping():
             await self._end_if_all_are_tried()
@@ -143,7 +147,6 @@ class Inspection:
                     await self._receive([suspect.record], suspect.ledger)  # 3
             await self._wait(lambda: trial.pending and self._is_busy(), math.inf, hold)  # 4
         await self._wait(lambda: trial.pending, ACKNOWLEDGED_S, hold)
-        end(trial)
 
     async def _wait(self, condition: Callable[[], bool], timeout_s: float, hold: Hold) -> None:
         ends = time.monotonic() + timeout_s

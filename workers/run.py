@@ -10,6 +10,7 @@ from functools import partial
 from msgspec import Struct
 
 from producer_sdk.announcements import ModelState
+from producer_sdk.dead_letters import is_redriven
 from producer_sdk.errors import HeadraceError, RunnerCrashed
 
 from .keeper import RunnerKeeper
@@ -126,7 +127,7 @@ class Device:
         works: list[Work] = []
         known: list[Outcome] = []
         for work in batch.works:
-            error = self.quarantine.known(work.request, work.nbytes, now)
+            error = None if is_redriven(work.record.headers) else self.quarantine.known(work.request, work.nbytes, now)
             if error is None:
                 works.append(work)
             else:

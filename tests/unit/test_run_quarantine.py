@@ -36,6 +36,17 @@ async def test_a_batch_of_known_ones_is_no_run_at_all_and_the_error_says_why() -
     assert sentence in (ran.outcomes[0].outgoing.value or b"")
 
 
+async def test_a_dead_letter_that_is_published_again_is_run_again() -> None:
+    script = Script()
+    device = await started(script, quarantine_s=60.0)
+    await device.run(0, batch_of("a!"), SCRIBE)
+    redriven = work("!")
+    redriven.record = redriven.record._replace(headers=[("headrace-redriven", b"p.m.dead:0:0")])  # type: ignore[attr-defined]
+    before = len(script.runs)
+    await device.run(0, batch([redriven]), SCRIBE)
+    assert script.runs[before:] == ["!"]
+
+
 async def test_a_record_given_up_for_killing_runners_kills_no_further_one() -> None:
     device = await started(Script(), quarantine_s=60.0)
     await run_to_the_end(device, [work(id) for id in "abx"])
