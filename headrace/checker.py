@@ -3,7 +3,7 @@
 The promise has eight parts, of which a history shows those that it holds the facts for:
 
     a  every accepted request has an outcome, or is still to be read
-    b  no caller is given two answers
+    b  no request has two outcomes that contradict each other, and no caller is given two answers
     c  nothing is committed before its outcome is there
     d  what a worker published after it had lost the partition is never the only outcome
     e  no request is tried more often than the limit says
@@ -15,7 +15,7 @@ The promise has eight parts, of which a history shows those that it holds the fa
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -44,7 +44,8 @@ class Conflict(Struct, frozen=True):
 
 
 class Report(Struct, frozen=True, kw_only=True):
-    """The verdict. The lists hold at most `MOST_SHOWN` of each kind; the counts hold all.
+    """The verdict. The lists hold at most `MOST_SHOWN` of each kind (`violations` also says how many more there are);
+    the counts hold all.
 
     Attributes:
         accepted: requests, each record counted.
@@ -53,7 +54,7 @@ class Report(Struct, frozen=True, kw_only=True):
         waiting: without an outcome, and still to be read.
         lost: without an outcome, and finished.
         unverifiable: without an outcome and finished, but older than what the reply topics still hold.
-        conflicting: ids with two codes that cannot both be true.
+        conflicting: ids with more codes than requests, of codes of which a request can have but one.
         repeats: further replies of an id, which readers drop.
         seen_twice: calls that were given more than one answer; None where nobody wrote down what callers were given.
         recovery_s: from the end of the fault to the next outcome; None where no fault is known, or none followed.
@@ -106,11 +107,11 @@ def check(
     recovery_s, late = _recovery(evidence, healed_at_ms, recovery_limit_s)
     lost = tuple(map(_lost, shown[Fate.LOST]))
     found = [
-        *map(_lost_sentence, lost),
         *_silenced(evidence),
         *twice,
         *violations_of_events(evidence, limit, batch_s),
         *_unbounded(history),
+        *late,
     ]
     return Report(
         accepted=len(evidence.requests),
@@ -126,7 +127,7 @@ def check(
         lost_requests=lost,
         unverifiable_requests=tuple(map(_lost, shown[Fate.UNVERIFIABLE])),
         conflicting_requests=tuple(conflicts[:MOST_SHOWN]),
-        violations=_bounded([*found, *late]),
+        violations=(*_outcomes_told(lost, counts[Fate.LOST], conflicts), *_bounded(found)),
         notes=(*history.notes, *_unverifiable_note(counts[Fate.UNVERIFIABLE])),
     )
 
@@ -146,28 +147,15 @@ def _without_outcome(evidence: Evidence) -> tuple[Counter[Fate], Mapping[Fate, l
 
 def _replies(evidence: Evidence) -> tuple[list[Conflict], int]:
     """Ids with contradictory replies, and the number of replies that only repeat."""
-    died_of = _died_of(evidence)
-    conflicts, repeats = [], 0
-    for id in {request.id for request in evidence.requests if len(evidence.told.get(request.id, ())) > 1}:
-        told = evidence.told[id]
-        codes = evidence.contradictory(id, died_of.get(id, ()))
-        repeats += len(told) - max(1, len(codes))
-        if len(codes) > 1:
-            conflicts.append(
-                Conflict(id, tuple(f"{each.code} at {spot(each.partition, each.offset)}" for each in told))
-            )
-    return sorted(conflicts, key=lambda conflict: conflict.id), repeats
+    several = {id: evidence.settled(id) for id, told in evidence.told.items() if len(told) > 1}
+    repeats = sum(len(evidence.told[id]) - max(1, len(codes)) for id, codes in several.items())
+    doubtful = {id for id, codes in several.items() if len(codes) > 1}
+    accepted = evidence.times_accepted(doubtful) if doubtful else {}
+    return [_conflict(evidence, id) for id in sorted(doubtful) if len(several[id]) > accepted[id]], repeats
 
 
-def _died_of(evidence: Evidence) -> Mapping[str, set[str]]:
-    """Of ids that were published again from a dead letter: the codes of their dead letters."""
-    redriven = {request.id for request in evidence.requests if request.redriven}
-    codes: dict[str, set[str]] = defaultdict(set)
-    for request in evidence.requests if redriven else ():
-        if request.id in redriven:
-            letters = evidence.buried.get((request.partition, request.offset), ())
-            codes[request.id] |= {letter.code for letter in letters}
-    return codes
+def _conflict(evidence: Evidence, id: str) -> Conflict:
+    return Conflict(id, tuple(f"{each.code} at {spot(each.partition, each.offset)}" for each in evidence.told[id]))
 
 
 def _unverifiable_note(count: int) -> Iterable[str]:
@@ -220,16 +208,28 @@ def _unbounded(history: History) -> Iterable[Violation]:
             yield Violation("g", f"{each.name} was {each.value:g}, above its limit of {each.limit:g}")
 
 
+def _outcomes_told(lost: Iterable[Lost], count: int, conflicts: Sequence[Conflict]) -> Iterable[Violation]:
+    """A sentence for each request lost, of so many, and for each id that contradicts itself."""
+    yield from _with_rest(map(_lost_sentence, lost), count)
+    yield from _with_rest(map(_conflict_sentence, conflicts[:MOST_SHOWN]), len(conflicts))
+
+
+def _with_rest(violations: Iterable[Violation], count: int) -> Iterable[Violation]:
+    """The violations, which are the first ones of so many, and how many more there are."""
+    shown = [*violations]
+    yield from shown
+    if count > len(shown):
+        yield Violation(shown[0].part, f"and {count - len(shown)} more of the same kind")
+
+
 def _bounded(violations: Iterable[Violation]) -> tuple[Violation, ...]:
     """The first ones of each part, and how many more there are."""
     by_part: dict[str, list[Violation]] = defaultdict(list)
     for violation in violations:
         by_part[violation.part].append(violation)
     shown: list[Violation] = []
-    for part, every in sorted(by_part.items()):
-        shown += every[:MOST_SHOWN]
-        if len(every) > MOST_SHOWN:
-            shown.append(Violation(part, f"and {len(every) - MOST_SHOWN} more of the same kind"))
+    for _, every in sorted(by_part.items()):
+        shown += _with_rest(every[:MOST_SHOWN], len(every))
     return tuple(shown)
 
 
@@ -240,3 +240,7 @@ def _lost(request: Accepted) -> Lost:
 def _lost_sentence(lost: Lost) -> Violation:
     place = spot(TopicPartition(lost.topic, lost.partition), lost.offset)
     return Violation("a", f"request {lost.id} at {place} is finished, and has no outcome")
+
+
+def _conflict_sentence(conflict: Conflict) -> Violation:
+    return Violation("b", f"id {conflict.id} has replies {', '.join(conflict.replies)}: they contradict each other")

@@ -33,7 +33,7 @@ and in another terminal, with the address that dev prints:
   headrace infer shout --input prompt=hello --bootstrap-servers HOST:PORT
 
 Every flag can also be an environment variable (HEADRACE_PORT for --port) or a key of a TOML file given by --config.
-Exit codes: 0 clean, 1 failed, 2 wrong usage, 3 forced.
+Exit codes: 0 clean, 1 failed, 2 wrong usage, 3 forced, 130 ended by Ctrl-C.
 """
 
 

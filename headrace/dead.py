@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import sys
 import time
 from collections.abc import Sequence
@@ -13,17 +14,18 @@ import typer
 
 from headrace.broker_admin import admin_of
 from headrace.cli import Json, plain_app
-from headrace.dead_filter import Where, parse_place, parse_where
+from headrace.dead_filter import Where, check_codes, parse_place, parse_where
 from headrace.dead_judge import Wishes
 from headrace.dead_reader import Letter, open_letters
 from headrace.dead_redrive import Choice, Redrive
 from headrace.dead_report import Report
-from headrace.dead_show import document, lines, summary, table
+from headrace.dead_show import document, lines, summary
+from headrace.dead_table import table
 from headrace.failure import FAILED, CommandError, UsageError
 from headrace.flags import verb
 from producer_sdk.oip import read_options
 from producer_sdk.settings import KafkaSettings
-from producer_sdk.topics import Topics, check_model_name
+from producer_sdk.topics import Topics
 
 app = plain_app(help="Look at the records that failed, and publish them again.", no_args_is_help=True)
 Model = Annotated[str, typer.Option("--model", metavar="NAME", help="The model whose dead letters to take.")]
@@ -80,18 +82,19 @@ def list_letters(
 ) -> int:
     """List dead letters, newest last: where they lie, what they were, why they failed."""
     wanted = parse_where(where or (), time.time())
-    found = asyncio.run(_newest(settings, Topics(settings.prefix).dead(check_model_name(model)), wanted, limit))
+    found = asyncio.run(_newest(settings, model, wanted, limit))
     if as_json:
         _print([msgspec.json.encode(summary(*each)).decode() for each in found])
     else:
-        _print(table(found) if found else ["No dead letters that match." if where else "No dead letters."])
+        columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+        _print(table(found, columns) if found else ["No dead letters that match." if where else "No dead letters."])
     return 0
 
 
 @verb(app, KafkaSettings, epilog=SHOW_EPILOG)
 def show(settings: KafkaSettings, model: Model, place: Place, raw: Raw = None, as_json: Json = False) -> int:
     """Show a dead letter: facts, headers, and the request in it, or why there is none."""
-    letter, redriven = asyncio.run(_one(settings, Topics(settings.prefix).dead(check_model_name(model)), place))
+    letter, redriven = asyncio.run(_one(settings, model, place))
     if raw is not None:
         _write(raw, letter)
     elif as_json:
@@ -116,43 +119,45 @@ def redrive(
     as_json: Json = False,
 ) -> int:
     """Publish dead letters again, to the topics that they came from; the oldest first."""
-    check_model_name(model)
     if to_version is not None:
         read_options({"version": to_version})
     places = frozenset(map(_place, place)) if place else None
     wanted = parse_where(where or (), time.time())
     report = Report(places, each=dry_run or places is not None, as_json=as_json, dry_run=dry_run)
-    wishes = Wishes(to_version, drop_deadline, again)
-    asyncio.run(_redrive(settings, model, Choice(wanted.wants, places, limit), wishes, report, rate, dry_run))
+    wishes, choice = Wishes(to_version, drop_deadline, again), Choice(wanted.wants, places, limit)
+    asyncio.run(_redrive(settings, model, wanted, choice, wishes, report, rate, dry_run))
     return FAILED if report.end() else 0
 
 
-async def _newest(settings: KafkaSettings, topic: str, wanted: Where, limit: int) -> list[tuple[Letter, bool]]:
-    async with open_letters(settings.broker(), topic) as dead:
+async def _newest(settings: KafkaSettings, model: str, wanted: Where, limit: int) -> list[tuple[Letter, bool]]:
+    async with open_letters(settings.broker(), Topics(settings.prefix), model) as dead:
+        await check_codes(wanted, dead)
         found = await dead.newest(limit, wanted.wants)
         return [(letter, dead.was_redriven(letter)) for letter in found]
 
 
-async def _one(settings: KafkaSettings, topic: str, text: str) -> tuple[Letter, bool]:
-    async with open_letters(settings.broker(), topic) as dead:
+async def _one(settings: KafkaSettings, model: str, text: str) -> tuple[Letter, bool]:
+    async with open_letters(settings.broker(), Topics(settings.prefix), model) as dead:
         place = parse_place(text)
         letter = None if place is None else await dead.at(*place)
         if letter is None:  # an id may look like a place
             letter = next(iter(await dead.newest(1, lambda each: each.id == text)), None)
         if letter is None:
-            raise CommandError(f"{topic} holds no dead letter {text}: name one by PARTITION:OFFSET or by its id.")
+            raise CommandError(f"{dead.topic} holds no dead letter {text}: name one by PARTITION:OFFSET or by its id.")
         return letter, dead.was_redriven(letter)
 
 
 async def _redrive(
-    settings: KafkaSettings, model: str, choice: Choice, wishes: Wishes, report: Report, rate: float | None, dry: bool
-) -> None:
+    settings: KafkaSettings, model: str, wanted: Where, choice: Choice, wishes: Wishes, report: Report,
+    rate: float | None, dry: bool,
+) -> None:  # fmt: skip
     topics, broker = Topics(settings.prefix), settings.broker()
-    async with admin_of(broker) as admin:
-        partitions = await admin.topics()
-    producer = broker.producer()
-    async with open_letters(broker, topics.dead(model)) as dead:
+    async with open_letters(broker, topics, model) as dead:
+        await check_codes(wanted, dead)
         await dead.read_notes()
+        async with admin_of(broker) as admin:
+            partitions = await admin.topics()
+        producer = broker.producer()
         await producer.start()
         try:
             lanes = topics.lanes(model)

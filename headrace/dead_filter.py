@@ -1,13 +1,15 @@
-"""Which dead letters a person asks for: the conditions of `--where`. Pure."""
+"""Which dead letters a person asks for: the conditions of `--where`."""
 
+import difflib
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from msgspec import Struct
 
-from headrace.dead_reader import Letter
+from headrace.dead_reader import DeadTopic, Letter
 from headrace.failure import UsageError
+from producer_sdk.errors import Code
 
 KEYS = ("code", "id", "topic", "partition", "before", "after")
 _AGO = re.compile(r"(\d+(?:\.\d+)?)(s|m|h|d)", re.ASCII)
@@ -36,7 +38,11 @@ class Where(Struct, frozen=True):
             return False
         if key == "topic":  # in full, or its lane alone
             return facts.topic in texts or facts.topic.rpartition(".")[2] in texts
-        return (facts.code if key == "code" else str(facts.partition)) in texts
+        return (facts.code.upper() if key == "code" else str(facts.partition)) in texts
+
+    def foreign_codes(self) -> set[str]:
+        """Codes that this version does not know: of a newer one, or a typing error."""
+        return {*self.texts.get("code", ())} - {*Code}
 
 
 def parse_where(conditions: Sequence[str], now_s: float) -> Where:
@@ -59,6 +65,23 @@ def parse_where(conditions: Sequence[str], now_s: float) -> Where:
             times[key] = _epoch_ms(condition, text, now_s)
     wanted = {key: frozenset(each) for key, each in texts.items()}
     return Where(wanted, times.get("after", float("-inf")), times.get("before", float("inf")))
+
+
+async def check_codes(wanted: Where, dead: DeadTopic) -> None:
+    """Look in the letters for codes that this version does not know.
+
+    Raises:
+        UsageError: no letter has such a code.
+    """
+    unknown = wanted.foreign_codes()
+    if not unknown:
+        return
+    async for letter in dead.letters():
+        unknown.discard(letter.facts.code.upper() if letter.facts else "")
+    for code in sorted(unknown):
+        near = difflib.get_close_matches(code, list(Code), n=1)
+        known = f"did you mean {near[0]}?" if near else f"codes are {', '.join(Code)}."
+        raise UsageError(f"--where code={code}: no letter of {dead.topic} has this code, nor is it known: {known}")
 
 
 def parse_place(text: str) -> tuple[int, int] | None:

@@ -8,11 +8,12 @@ from contextlib import asynccontextmanager
 from functools import cached_property
 
 from headrace.broker_admin import admin_of
+from headrace.known_model import check_has_topics
 from producer_sdk.broker import Broker, Consumer, Record, TopicPartition
 from producer_sdk.dead_letters import original_headers, read_facts, read_note
 from producer_sdk.errors import InvalidRequest
 from producer_sdk.records import decode_record
-from producer_sdk.topics import derived_id
+from producer_sdk.topics import Topics, check_model_name, derived_id
 from producer_sdk.wire import Refused, Request, Undecodable
 
 POLL_S = 0.5
@@ -150,16 +151,20 @@ class DeadTopic:
 
 
 @asynccontextmanager
-async def open_letters(broker: Broker, topic: str) -> AsyncIterator[DeadTopic]:
-    """The dead topic as it is now, read for the length of a block.
+async def open_letters(broker: Broker, topics: Topics, model: str) -> AsyncIterator[DeadTopic]:
+    """A model's dead topic as it is now, read for the length of a block.
 
     Raises:
-        InvalidRequest: there is no such topic.
+        InvalidRequest: the model's name is none, or it has request topics and no dead topic.
+        UnknownModel: it has no topics.
         BrokerError: Kafka does not answer.
     """
+    topic = topics.dead(check_model_name(model))
     async with admin_of(broker) as admin:
-        count = (await admin.topics()).get(topic, 0)
+        counts = await admin.topics()
+    count = counts.get(topic, 0)
     if not count:
+        check_has_topics(model, topics, counts)
         raise InvalidRequest(
             f"there is no topic {topic}, so the model has no dead letters here: see `headrace topics list` for the "
             "topics there are"

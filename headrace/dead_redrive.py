@@ -38,6 +38,9 @@ class Choice(Struct, frozen=True):
         return {TopicPartition(topic, partition): offset for partition, offset in lowest.items()}
 
 
+WhyNot = Skipped | HeadraceError | None
+
+
 class Tally(Struct):
     """What has come of a re-drive so far; `stopped` says why it ended early."""
 
@@ -48,7 +51,7 @@ class Tally(Struct):
 
 
 class Redrive:
-    """One re-drive. `told` is called with each letter and why it was not published; empty where it was.
+    """One re-drive. `told` is called with each letter and why it was not published; None where it was.
 
     `partitions` are the topics there are and their partitions.
     """
@@ -60,7 +63,7 @@ class Redrive:
         lanes: Collection[str],
         partitions: Mapping[str, int],
         wishes: Wishes,
-        told: Callable[[Letter, str], None],
+        told: Callable[[Letter, WhyNot], None],
         *,
         rate: float | None = None,
         dry_run: bool = False,
@@ -106,7 +109,7 @@ class Redrive:
         if isinstance(verdict, Going):
             return verdict
         self.tally.skipped[verdict.reason] += 1
-        self._told(letter, f"skipped: {verdict.detail}")
+        self._told(letter, verdict)
         return None
 
     def _is_full(self, chunk: Sequence[Going]) -> bool:
@@ -127,7 +130,7 @@ class Redrive:
                 self.tally.failed += 1
                 if isinstance(error, BrokerError) and not isinstance(error, NoSuchPlace):
                     self.tally.stopped = error.message
-            self._told(going.letter, "" if error is None else f"failed: {error.message}")
+            self._told(going.letter, error)
         if not self._dry_run:
             await self._note(offsets)
 

@@ -1,26 +1,22 @@
 """Dead letters on the terminal and as JSON. Pure."""
 
 import base64
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 from headrace.dead_reader import Letter
+from headrace.show_reply import shown
 from producer_sdk.broker import Headers
 from producer_sdk.dead_letters import original_headers, redrives
+from producer_sdk.errors import InvalidRequest
+from producer_sdk.oip import tensor_to_json
 from producer_sdk.tensors import Tensor
 from producer_sdk.wire import Request
 
-COLUMNS = ("place", "id", "code", "attempts", "when", "origin", "re-driven", "message")
 CHARS_SHOWN = 120
-
-
-def table(letters: Sequence[tuple[Letter, bool]]) -> list[str]:
-    """A line for each letter below the names of the columns; with each, whether it was re-driven."""
-    rows = [COLUMNS, *(_row(letter, redriven) for letter, redriven in letters)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS) - 1)]
-    return ["  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]).rstrip()
-            for row in rows]  # fmt: skip
+VALUES_SHOWN, VALUES_BYTES = 8, 1024  # of tensors up to these sizes
 
 
 def summary(letter: Letter, redriven: bool) -> dict[str, Any]:
@@ -105,16 +101,6 @@ def printable(text: str) -> str:
     return "".join(each if each.isprintable() else " " if each.isspace() else "?" for each in text)
 
 
-def _row(letter: Letter, redriven: bool) -> tuple[str, ...]:
-    facts = letter.facts
-    code, attempts, message = (facts.code, str(facts.attempts), facts.message) if facts else ("-", "-", "-")
-    origin = f"{facts.topic}:{facts.partition}:{facts.offset}" if facts else "-"
-    message = message if len(message) <= CHARS_SHOWN else message[:CHARS_SHOWN] + "..."
-    cells = (letter.place, letter.id, code, attempts, when_text(letter.record.timestamp), origin,
-             "yes" if redriven else "no", message)  # fmt: skip
-    return tuple(printable(cell) for cell in cells)
-
-
 def _originals(letter: Letter) -> Headers:
     return original_headers(letter.record.headers)
 
@@ -124,8 +110,8 @@ def _request_lines(letter: Letter) -> Mapping[str, object]:
     if not isinstance(request, Request):
         return {"request": f"none: {why_not(letter)}"}
     asked = _request(request)
-    inputs = {f"input {each['name']}": f"{each['datatype']} {each['shape']}, {each['bytes']} bytes"
-              for each in asked.pop("inputs")}  # fmt: skip
+    del asked["inputs"]
+    inputs = {f"input {name}": _input_line(tensor) for name, tensor in request.inputs.items()}
     parameters = {f"parameter {name}": repr(value) for name, value in asked.pop("parameters").items()}
     return {**{name: value for name, value in asked.items() if value is not None}, **parameters, **inputs}
 
@@ -144,7 +130,27 @@ def _request(request: Request) -> dict[str, Any]:
 
 
 def _input(name: str, tensor: Tensor) -> dict[str, Any]:
-    return {"name": name, "datatype": tensor.datatype.value, "shape": list(tensor.shape), "bytes": len(tensor.data)}
+    described = {"name": name, "datatype": tensor.datatype.value, "shape": list(tensor.shape)}
+    written: Mapping[str, Any] = _written(tensor) or {}
+    content = {"data": None if "parameters" in written else written.get("data")}  # base64 is for --raw
+    return {**described, "bytes": len(tensor.data), **content}
+
+
+def _input_line(tensor: Tensor) -> str:
+    values = shown(tensor.to_array()) if _written(tensor) else ""
+    size = f"{tensor.datatype} {list(tensor.shape)}, {len(tensor.data)} bytes"
+    return f"{size}: {values}" if values else size
+
+
+def _written(tensor: Tensor) -> Mapping[str, Any] | None:
+    """A small tensor as JSON has it; None for a large one, or one that cannot be read."""
+    if math.prod(tensor.shape) > VALUES_SHOWN or len(tensor.data) > VALUES_BYTES:
+        return None
+    try:
+        tensor.to_array()
+        return tensor_to_json("", tensor)
+    except InvalidRequest:  # BYTES whose lengths do not fit, or BF16 where ml_dtypes is missing
+        return None
 
 
 def _text_or_base64(content: bytes) -> dict[str, str]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from headrace.broker_admin import admin_of
+from headrace.known_model import check_has_topics
 from headrace.verify_facts import Accepted as Accepted
 from headrace.verify_facts import Buried as Buried
 from headrace.verify_facts import CommitMade as CommitMade
@@ -21,7 +22,6 @@ from headrace.verify_facts import Told as Told
 from headrace.verify_read import read_partitions
 from headrace.verify_records import EventReader, Partitions, RequestReader, buried_by, finished_by, read_answer
 from producer_sdk.broker import Admin, Bounds, Broker, Committed, Record, TopicPartition
-from producer_sdk.errors import UnknownModel
 from producer_sdk.event_records import decode_event
 from producer_sdk.topics import Topics, check_model_name
 
@@ -107,11 +107,7 @@ class _Reading:
     async def read(self) -> History:
         committed = await self._admin.committed(self._topics.group(self._model))  # 1
         counts = await self._admin.topics()
-        if not any(topic in counts for topic in self._topics.lanes(self._model)):
-            raise UnknownModel(
-                f"there is no request topic of a model {self._model!r} under the prefix {self._topics.prefix!r}: see "
-                "`headrace topics list` for those there are"
-            )
+        check_has_topics(self._model, self._topics, counts)
         requests = await self._bounds(counts, self._requests)  # 2
         reader = RequestReader(self._topics, self._model, counts, self._partitions)
         await self._read(requests, lambda record: self._take_request(reader.read(record)))  # 3

@@ -1,6 +1,7 @@
 """`headrace infer`."""
 
 import asyncio
+import sys
 import time
 
 from headrace.cli import Json, plain_app
@@ -27,7 +28,7 @@ from producer_sdk.settings import KafkaSettings
 from producer_sdk.wire import Reply
 
 app = plain_app()
-FAILED = 1
+FAILED, INTERRUPTED = 1, 130  # the second as shells count a death by Ctrl-C
 EPILOG = """\
 \b
 Text, numbers, an array in a file:
@@ -65,6 +66,9 @@ def infer(
             raise
         print(encode_json_error(error.id, error).decode())
         return FAILED
+    except KeyboardInterrupt:
+        print("given up; the request is cancelled", file=sys.stderr)
+        return INTERRUPTED
     print_reply(reply, latency_s, as_json)
     return 0
 

@@ -7,9 +7,11 @@ from typing import Annotated
 
 import typer
 
+from headrace.broker_admin import admin_of
 from headrace.cli import Json, plain_app
 from headrace.failure import UsageError
 from headrace.flags import verb
+from headrace.known_model import check_has_topics
 from headrace.reply_reader import open_replies
 from headrace.show_reply import reply_text
 from producer_sdk.settings import KafkaSettings
@@ -49,9 +51,8 @@ def replies(
     """Show the replies to published requests: the newest ones, oldest of them first."""
     if model is None and topic is None:
         raise UsageError("Name the model whose replies to show, or a topic by --topic TOPIC.")
-    name = topic or Topics(settings.prefix).results(check_model_name(model))
     try:
-        asyncio.run(_show(settings, name, limit, follow, as_json))
+        asyncio.run(_show(settings, model, topic, limit, follow, as_json))
     except KeyboardInterrupt:
         if not follow:
             raise
@@ -61,10 +62,22 @@ def replies(
     return 0
 
 
-async def _show(settings: KafkaSettings, topic: str, limit: int, follow: bool, as_json: bool) -> None:
-    async with open_replies(settings.broker(), topic) as reader:
+async def _show(
+    settings: KafkaSettings, model: str | None, topic: str | None, limit: int, follow: bool, as_json: bool
+) -> None:
+    name = topic or await _results_topic(settings, model or "")
+    async with open_replies(settings.broker(), name) as reader:
         records = await reader.last(limit)
         while records or follow:
             for record in records:
                 print(reply_text(record, as_json), flush=True)
             records = await reader.next() if follow else []
+
+
+async def _results_topic(settings: KafkaSettings, model: str) -> str:
+    """Raises UnknownModel: the model has no topics."""
+    topics = Topics(settings.prefix)
+    topic = topics.results(check_model_name(model))
+    async with admin_of(settings.broker()) as admin:
+        check_has_topics(model, topics, await admin.topics())
+    return topic

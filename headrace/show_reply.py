@@ -31,8 +31,7 @@ def print_reply(reply: Reply, latency_s: float, as_json: bool) -> None:
         table.add_row(Text(name), Text(datatype), Text(shape), Text(shown(array)))
     console = Console()
     console.print(table)
-    batch = reply.parameters.get("batch_rows")
-    rows = f", batch of {batch} rows" if batch is not None else ""
+    rows = _batch_text(reply)
     console.print(
         f"{reply.model} version {reply.version}, id {reply.id}, {latency_s * 1000:.1f} ms{rows}",
         markup=False,
@@ -55,13 +54,17 @@ def reply_text(record: Record, as_json: bool) -> str:
     when = datetime.fromtimestamp(record.timestamp / 1000).strftime("%Y-%m-%d %H:%M:%S")
     if isinstance(outcome, HeadraceError):
         return f"{when}  {outcome.id}  {outcome.code}\n  {outcome.message}"
-    batch = outcome.parameters.get("batch_rows")
-    rows = f", batch of {batch} rows" if batch is not None else ""
+    rows = _batch_text(outcome)
     lines = [f"{when}  {outcome.id}  {outcome.model} version {outcome.version}{rows}"]
     for name, array in outcome.outputs.items():
         datatype, shape = Tensor.from_array(array).datatype, "x".join(map(str, array.shape))
         lines.append(f"  {name} {datatype} {shape}: {shown(array)}")
     return "\n".join(lines)
+
+
+def _batch_text(reply: Reply) -> str:
+    batch = reply.parameters.get("batch_rows")
+    return "" if batch is None else f", batch of {batch} row{'' if batch == 1 else 's'}"
 
 
 def _place(record: Record) -> tuple[str, int, int]:

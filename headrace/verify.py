@@ -29,7 +29,7 @@ For a program, or to guard a release: exit code 1 means that a request is lost o
   headrace verify --model sum --json | jq .lost
 
 lost: finished (below the committed offset) without an outcome. waiting: without one, still to be read.
-conflicting: one id, two codes that cannot both be true. repeats: further replies of an id; readers drop them.
+conflicting: an id with more different codes than requests. repeats: further replies of an id; readers drop them.
 unverifiable: would be lost, but outcomes of that age are deleted: replies are kept an hour. dead: with a dead letter.
 
 What is proved, and what is not, is in docs/delivery.md.
@@ -44,7 +44,7 @@ MEANINGS = {
     "waiting": "have no outcome yet and are still to be read",
     "lost": "have no outcome and will not be read again",
     "unverifiable": "have none, but are older than the outcomes that are kept",
-    "conflicting": "ids with outcomes that contradict each other",
+    "conflicting": "ids with more different outcomes than requests",
     "repeats": "further replies of an id, which readers drop",
 }
 
@@ -90,7 +90,6 @@ def print_report(report: Report) -> None:
 def sentences(report: Report) -> list[str]:
     """What is wrong, and what could not be told."""
     lines = [violation.sentence for violation in report.violations]
-    lines += [f"id {each.id} has replies {', '.join(each.replies)}" for each in report.conflicting_requests]
     for each in report.unverifiable_requests:
         place = spot(TopicPartition(each.topic, each.partition), each.offset)
         lines.append(f"request {each.id} at {place} cannot be verified")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import TypeVar
 
@@ -76,12 +77,21 @@ class Evidence:
         times += [each.at_ms for each in self.moved.get(origin, ()) if (each.partition, each.offset) != record]
         return min(times, default=None)
 
-    def contradictory(self, id: str, redriven_from: Iterable[str]) -> frozenset[str]:
-        """The codes of an id of which only one can be true; fewer than two are no conflict.
+    def settled(self, id: str) -> frozenset[str]:
+        """The codes that an id was answered with and of which one request can have but one."""
+        return frozenset(each.code for each in self.told[id]) - EXCUSED
 
-        What a request died of is no contradiction to what came of it when it was published again.
+    def times_accepted(self, ids: Collection[str]) -> Mapping[str, int]:
+        """How many requests there were of each of some ids, at least one: a caller may try again under the same id.
+
+        A record of the retry topic is none of its own, and a re-driven one had a first one, which may be deleted.
         """
-        return frozenset(each.code for each in self.told[id]) - EXCUSED - frozenset(redriven_from)
+        first: Counter[str] = Counter()
+        redriven: Counter[str] = Counter()
+        for request in self.requests:
+            if request.id in ids:
+                (redriven if request.redriven else first)[request.id] += 1
+        return {id: max(1, first[id]) + redriven[id] for id in ids}
 
     def is_finished(self, partition: TopicPartition, offset: int) -> bool:
         finished = self.history.finished.get(partition)

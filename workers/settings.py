@@ -86,7 +86,11 @@ class WorkerSettings(KafkaSettings, frozen=True, kw_only=True):
     ] = 300.0
     attempt_limit: Annotated[
         int,
-        Meta(description="A record that killed runner or worker so often gets RUNNER_CRASHED.", ge=1, le=1000),
+        Meta(
+            description="Deaths of a record until it gets RUNNER_CRASHED; also the default of retry.limit.",
+            ge=1,
+            le=1000,
+        ),
     ] = 5
     circuit_limit: Annotated[
         int, Meta(description="After so many deaths in a row, with no batch run between, a model is not ready.", ge=1)

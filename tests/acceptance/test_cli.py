@@ -1,6 +1,7 @@
 """The command line over a real stack: answers, JSON, exit codes; and how quick its help is."""
 
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -76,6 +77,31 @@ def test_an_unknown_model_is_a_sentence_and_exit_code_1(servers: str) -> None:
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("UNKNOWN_MODEL: ")
     assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("verb", [("replies",), ("dead", "list", "--model"), ("verify", "--model")])
+def test_every_verb_knows_an_unknown_model(servers: str, verb: tuple[str, ...]) -> None:
+    done = headrace(*verb, "nobody", servers)
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (1, "", 1)
+    assert done.stderr.startswith("UNKNOWN_MODEL: there is no request topic of a model 'nobody'")
+
+
+def test_ctrl_c_cancels_what_was_asked_and_says_so(servers: str) -> None:
+    headrace("topics", "create", "nobody-serves", servers)
+    flags = ("nobody-serves", "--json-body", "-", servers)
+    body = '{"id": "given-up", "inputs": [{"name": "x", "datatype": "FP32", "shape": [1], "data": [1]}]}'
+    command = [sys.executable, "-m", "headrace", "infer", *flags]
+    with subprocess.Popen(
+        command, env=environment(), stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as asking:
+        assert asking.stdin is not None
+        asking.stdin.write(body)
+        asking.stdin.close()
+        time.sleep(3.0)
+        asking.send_signal(signal.SIGINT)
+        assert asking.wait(20.0) == 130
+        assert asking.stderr is not None
+        assert asking.stderr.read() == "given up; the request is cancelled\n"
 
 
 def test_publish_gives_the_id(servers: str) -> None:

@@ -77,7 +77,7 @@ def test_list_shows_people_a_line_a_letter_and_programs_an_object_a_line(servers
 def test_show_tells_the_request_by_place_or_id_and_gives_the_bytes(servers: str, tmp_path: Path) -> None:
     shown = run("show", "0:1", servers)
     assert "INFERENCE_FAILED" in shown
-    assert "FP32 [1, 2], 8 bytes" in shown
+    assert "FP32 [1, 2], 8 bytes: 666" in shown
     assert json.loads(run("show", "poison-1", "--json", servers))["request"]["version"] == "1"
     junk = json.loads(run("show", "0:0", "--json", servers))
     assert (junk["request"], junk["key"], junk["id"]) == (None, {"text": "key"}, f"{PREFIX}.m.async:0:0")
@@ -90,9 +90,12 @@ def test_what_is_not_there_is_a_sentence_and_exit_code_1_and_what_cannot_be_mean
     assert (missing.returncode, len(missing.stderr.splitlines())) == (1, 1)
     assert "holds no dead letter 0:99" in missing.stderr
     unknown = headrace("dead", "list", "--model", "other", "--prefix", PREFIX, servers)
-    assert (unknown.returncode, unknown.stderr[:16]) == (1, "INVALID_REQUEST:")
+    assert (unknown.returncode, unknown.stderr[:16]) == (1, "UNKNOWN_MODEL: t")
     wrong = headrace("dead", "list", "--where", "colour=red", "--model", "m", servers)
     assert (wrong.returncode, "KEY is one of code, id" in wrong.stderr) == (2, True)
+    for verb in ("list", "redrive"):
+        typo = headrace("dead", verb, "--where", "code=INFERENCE_FAILD", "--model", "m", "--prefix", PREFIX, servers)
+        assert (typo.returncode, "did you mean INFERENCE_FAILED?" in typo.stderr) == (2, True)
     run("redrive", "0:99", servers, code=1)
 
 
@@ -102,6 +105,10 @@ def test_redrive_publishes_once_what_can_be_read_and_its_failure_is_a_new_letter
     assert dry[3:] == ["2 would be published, 1 skipped:", "  1 still no request that can be read"]
     first = json.loads(run("redrive", "--json", "--where", "code=INFERENCE_FAILED", "--rate", "50", servers))
     assert (first["published"], first["failed"], first["skipped"]) == (2, 0, {})
+    assert [(each["place"], each["id"], each["outcome"]) for each in first["letters"]] == [
+        ("0:1", "poison-1", "published"),
+        ("0:2", "poison-2", "published"),
+    ]
     for _ in range(50):
         if len(again := [each for each in listed(servers) if each["redrives"]]) == 2:
             break

@@ -67,6 +67,7 @@ async def test_a_lost_request_is_named_and_exits_one(made: MadeTopics) -> None:
     ended = await verify_made(made, "--json")
     report = json.loads(ended.out)
     assert (ended.code, report["lost"], report["lost_requests"][0]["id"]) == (1, 1, "gone")
+    assert len(report["violations"]) == 1
     assert {"accepted", "answered", "dead", "waiting", "lost", "conflicting", "repeats", "unverifiable"} <= set(report)
     assert "request gone at" in (await verify_made(made)).out
 

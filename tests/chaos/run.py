@@ -29,7 +29,7 @@ One line a fault: requests sent, requests with an outcome, lost ones, requests w
 the topics (which readers drop), and the seconds from the end of the fault until all that was accepted before it had its
 outcome. Ends with 1 when a row loses, contradicts itself, shows a caller two answers, or repeats without a kill.
 
-  make chaos                                          all of it, about ten minutes
+  make chaos                                          all of it, about 20 minutes
   python tests/chaos/run.py --list                    the faults
   python tests/chaos/run.py --row worker-killed       one fault; may be given several times
   python tests/chaos/run.py --row simulated --seed 7  one seed in simulated time
@@ -77,9 +77,16 @@ def main() -> int:
         results += play_all(rows, folder, given.seed or 0, given.json) if rows else []
     broken = [result.row for result in results if result.breaks]
     if not given.json:
-        print(f"{len(results)} faults, {len(broken)} with breaks of the promise{': ' if broken else ''}", end="")
-        print(", ".join(broken))
+        print(summary(len(results), broken))
     return 1 if broken else 0
+
+
+def summary(played: int, broken: Sequence[str]) -> str:
+    """The last line."""
+    faults = f"{played} fault{'' if played == 1 else 's'}"
+    if not broken:
+        return f"{faults}, none breaks the promise"
+    return f"{faults}, {len(broken)} break{'s' if len(broken) == 1 else ''} the promise: {', '.join(broken)}"
 
 
 def play_all(rows: Sequence[Row], folder: Path, seed: int, as_json: bool) -> list[Result]:

@@ -7,7 +7,16 @@ from chaos_play import play_row
 from chaos_rows import named
 from chaos_site import Site
 
-SHORT = ("runner-killed", "worker-killed", "worker-frozen", "rolling-restart", "broker-killed", "record-kills-runner")
+SHORT = (
+    "runner-killed",
+    "worker-killed",
+    "worker-frozen",
+    "rolling-restart",
+    "broker-killed",
+    "broker-down-at-term",
+    "record-kills-runner",
+    "record-kills-worker",
+)
 
 
 @pytest.mark.kafka

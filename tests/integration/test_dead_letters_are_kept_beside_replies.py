@@ -25,14 +25,14 @@ def row(*numbers: float) -> Mapping[str, object]:
 
 
 async def letters_of(broker: Broker, topics: Topics) -> list[Letter]:
-    async with open_letters(broker, topics.dead("m")) as dead:
+    async with open_letters(broker, topics, "m") as dead:
         return [letter async for letter in dead.letters()]
 
 
 async def redrive(clients: Clients, topics: Topics) -> int:
     """Publish every letter again; how many that were."""
     admin, producer = await clients.admin(), await clients.producer()
-    async with open_letters(clients.broker, topics.dead("m")) as dead:
+    async with open_letters(clients.broker, topics, "m") as dead:
         await dead.read_notes()
         run = Redrive(dead, producer, topics.lanes("m"), await admin.topics(), Wishes(), lambda letter, why: None)
         await run.run(Choice(lambda letter: True))

@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 from broker_clients import Clients, read
 
-from headrace.dead_filter import parse_where
+from headrace.dead_filter import check_codes, parse_where
 from headrace.dead_judge import Reason, Wishes
 from headrace.dead_reader import Letter, open_letters
-from headrace.dead_redrive import Choice, Redrive, Tally
+from headrace.dead_redrive import Choice, Redrive, Tally, WhyNot
+from headrace.failure import UsageError
 from producer_sdk.broker import Broker, BrokerError, Outgoing, Record, Topic, TopicPartition
 from producer_sdk.dead_letters import Facts, headers
+from producer_sdk.errors import InvalidRequest, UnknownModel
 from producer_sdk.memory import MemoryBroker
 from producer_sdk.tensors import Tensor
 from producer_sdk.topics import Topics
@@ -33,7 +35,7 @@ class Rig:
     def __init__(self, clients: Clients) -> None:
         self.clients = clients
         self.topics = Topics(clients.prefix)
-        self.told: list[tuple[str, str]] = []
+        self.told: list[tuple[str, WhyNot]] = []
 
     async def start(self) -> None:
         self.admin = await self.clients.admin()
@@ -53,14 +55,14 @@ class Rig:
     async def redrive(self, choice: Choice | None = None, *, rate: float | None = None, dry_run: bool = False,
                       **wishes: Any) -> Tally:  # fmt: skip
         self.told = []
-        async with open_letters(self.clients.broker, self.topics.dead("m")) as dead:
+        async with open_letters(self.clients.broker, self.topics, "m") as dead:
             await dead.read_notes()
             run = Redrive(dead, self.producer, self.topics.lanes("m"), await self.admin.topics(), Wishes(**wishes),
                           self._tell, rate=rate, dry_run=dry_run)  # fmt: skip
             await run.run(choice or Choice(EVERY))
             return run.tally
 
-    def _tell(self, letter: Letter, why_not: str) -> None:
+    def _tell(self, letter: Letter, why_not: WhyNot) -> None:
         self.told.append((letter.place, why_not))
 
     async def published(self, count: int, lane: str = "async") -> Sequence[Record]:
@@ -72,7 +74,7 @@ class Rig:
         return records
 
     async def newest(self, limit: int, *conditions: str) -> list[tuple[str, bool]]:
-        async with open_letters(self.clients.broker, self.topics.dead("m")) as dead:
+        async with open_letters(self.clients.broker, self.topics, "m") as dead:
             found = await dead.newest(limit, parse_where(conditions, time.time()).wants)
             return [(letter.place, dead.was_redriven(letter)) for letter in found]
 
@@ -137,13 +139,13 @@ async def test_only_the_chosen_ones_go(rig: Rig) -> None:
     places = Choice(EVERY, frozenset([(0, 2), (0, 1), (1, 7)]))
     assert [(await rig.redrive(choice)).published for choice in (where, places, Choice(EVERY, None, 1))] == [1, 2, 1]
     assert {record.value for record in await rig.published(4)} == {packed(id) for id in ("b", "a1", "a2", "a0")}
-    assert rig.told == [("0:0", "")]
+    assert rig.told == [("0:0", None)]
 
 
 async def test_a_record_whose_topic_or_partition_is_gone_fails_alone(rig: Rig) -> None:
     await rig.bury(packed("a"), partition=0, offset=1)
     await rig.bury(packed("b"), partition=1, offset=2)
-    async with open_letters(rig.clients.broker, rig.topics.dead("m")) as dead:
+    async with open_letters(rig.clients.broker, rig.topics, "m") as dead:
         lanes = {rig.topics.requests("m", "async"): 1}
         run = Redrive(dead, rig.producer, lanes, lanes, Wishes(), rig._tell)
         await run.run(Choice(EVERY))
@@ -167,7 +169,7 @@ async def test_the_newest_letters_are_found_however_many_notes_and_others_lie_am
     assert await rig.newest(1, "code=OUT_OF_MEMORY") == [("1:0", True)]
     assert await rig.newest(2) == [("0:298", True), ("0:299", True)]
     assert await rig.newest(1, "id=7") == [("0:7", True)]
-    async with open_letters(rig.clients.broker, rig.topics.dead("m")) as dead:
+    async with open_letters(rig.clients.broker, rig.topics, "m") as dead:
         found = [await dead.at(0, 7), await dead.at(0, 300), await dead.at(7, 0), await dead.at(0, 10**9)]
     assert [letter and letter.id for letter in found] == ["7", None, None, None]
 
@@ -199,6 +201,24 @@ async def test_a_note_that_cannot_be_kept_is_said(prefix: str) -> None:
 
 
 async def test_a_model_without_a_dead_topic_is_told_so(broker: Broker, prefix: str) -> None:
-    with pytest.raises(Exception, match=f"there is no topic {prefix}.none.dead"):
-        async with open_letters(broker, Topics(prefix).dead("none")):
+    topics = Topics(prefix)
+    with pytest.raises(UnknownModel, match="there is no request topic of a model 'none'"):
+        async with open_letters(broker, topics, "none"):
             pass
+    async with Clients(broker, prefix) as clients:
+        await (await clients.admin()).create_topics([Topic(topics.requests("none", "async"), 1)])
+    with pytest.raises(InvalidRequest, match=f"there is no topic {prefix}.none.dead"):
+        async with open_letters(broker, topics, "none"):
+            pass
+
+
+async def test_a_code_is_one_that_is_known_or_that_a_letter_has(rig: Rig) -> None:
+    await rig.bury(packed("a"), code="OUT_OF_LUCK")
+    async with open_letters(rig.clients.broker, rig.topics, "m") as dead:
+        for code in ("out_of_luck", "CANCELLED"):
+            await check_codes(parse_where([f"code={code}"], 0.0), dead)
+        with pytest.raises(UsageError, match=r"INTERNL: no letter of \S+ has this code.*: did you mean INTERNAL\?"):
+            await check_codes(parse_where(["code=OUT_OF_LUCK", "code=internl"], 0.0), dead)
+        with pytest.raises(UsageError, match="codes are INVALID_REQUEST, UNKNOWN_MODEL"):
+            await check_codes(parse_where(["code=42"], 0.0), dead)
+    assert await rig.newest(1, "code=out_of_luck") == [("0:0", False)]

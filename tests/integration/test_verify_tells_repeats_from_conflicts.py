@@ -58,13 +58,55 @@ async def test_a_request_that_was_published_twice_is_accepted_twice_and_repeats(
     assert (report.accepted, report.answered, report.repeats, report.conflicting) == (2, 2, 1, 0)
 
 
-async def test_what_a_request_died_of_does_not_contradict_what_came_of_it_when_redriven(made: MadeTopics) -> None:
-    await made.dead(await made.request("a"), "OUT_OF_MEMORY")
-    await made.reply("a", "OUT_OF_MEMORY")
-    await made.request("a", headers=[(REDRIVEN_HEADER, b"place")])
-    await made.reply("a", OK)
+async def test_each_of_two_requests_with_one_id_may_have_an_outcome_of_its_own(made: MadeTopics) -> None:
+    await answer(made, "INTERNAL", OK)
+    await made.request("a", reply_to=f"{made.topics.replies}:1")
+    report = await made.verified()
+    assert (report.accepted, report.answered, report.repeats, report.conflicting) == (2, 2, 0, 0)
+
+
+async def test_more_codes_than_requests_are_a_conflict(made: MadeTopics) -> None:
+    await answer(made, "INTERNAL", OK, "INVALID_REQUEST", "CANCELLED")
+    await made.request("a", reply_to=f"{made.topics.replies}:1")
+    report = await made.verified()
+    assert (report.conflicting, report.repeats, report.kept) == (1, 1, False)
+
+
+async def test_a_code_that_came_again_is_a_repeat_also_of_a_request_that_was_tried_again(made: MadeTopics) -> None:
+    await answer(made, "INTERNAL", OK, OK)
+    await made.request("a", reply_to=f"{made.topics.replies}:1")
     report = await made.verified()
     assert (report.conflicting, report.repeats) == (0, 1)
+
+
+async def test_a_record_of_the_retry_topic_is_no_request_of_its_own(made: MadeTopics) -> None:
+    await made.retry(await made.request("a"), "a")
+    await made.reply("a", "INTERNAL")
+    await made.reply("a", OK)
+    assert (await made.verified()).conflicting == 1
+
+
+@pytest.mark.parametrize("times", [1, 2])
+async def test_what_a_request_died_of_does_not_contradict_what_came_of_it_when_redriven(
+    made: MadeTopics, times: int
+) -> None:
+    codes = ["OUT_OF_MEMORY", "INTERNAL", OK][-times - 1 :]
+    await made.dead(await made.request("a"), codes[0])
+    for _ in range(times):
+        await made.request("a", headers=[(REDRIVEN_HEADER, b"place")])
+    for code in codes:
+        await made.reply("a", code)
+    report = await made.verified()
+    assert (report.accepted, report.conflicting, report.repeats) == (times + 1, 0, 0)
+
+
+async def test_of_a_redriven_request_the_first_record_may_be_deleted(made: MadeTopics) -> None:
+    await made.request("a", headers=[(REDRIVEN_HEADER, b"place")])
+    for code in ("OUT_OF_MEMORY", OK):
+        await made.reply("a", code)
+    assert (await made.verified()).conflicting == 0
+    await made.reply("a", "INTERNAL")
+    assert (await made.verified()).conflicting == 1
 
 
 async def test_a_request_that_was_not_redriven_has_no_such_excuse(made: MadeTopics) -> None:

@@ -68,7 +68,30 @@ def test_a_without_an_outcome_a_finished_request_is_lost_and_another_waits(
 def test_a_long_list_is_cut_but_counted() -> None:
     requests = [accepted(str(n), n) for n in range(MOST_SHOWN + 5)]
     report = check(History(accepted=requests, finished=finished(1000)))
-    assert (report.lost, len(report.lost_requests), len(report.violations)) == (len(requests), MOST_SHOWN, MOST_SHOWN)
+    assert (report.lost, len(report.lost_requests)) == (len(requests), MOST_SHOWN)
+    assert len(report.violations) == MOST_SHOWN + 1
+    assert report.violations[-1].sentence == "and 5 more of the same kind"
+
+
+def test_a_conflict_is_told_as_a_violation_and_many_are_cut() -> None:
+    def contradicted(count: int) -> Report:
+        ids = [f"{n:02}" for n in range(count)]
+        return check(History(told=[told(id, code) for id in ids for code in ("OK", "INTERNAL")]))
+
+    (only,) = contradicted(1).violations
+    assert (
+        only.sentence
+        == "id 00 has replies OK at p.m.results:0:0, INTERNAL at p.m.results:0:0: they contradict each other"
+    )
+    many = contradicted(MOST_SHOWN + 3)
+    assert (many.conflicting, len(many.conflicting_requests), many.kept) == (MOST_SHOWN + 3, MOST_SHOWN, False)
+    assert many.violations[-1].sentence == "and 3 more of the same kind"
+
+
+def test_neither_kind_takes_the_place_of_the_other() -> None:
+    lost = [accepted(f"lost {n}", n) for n in range(MOST_SHOWN + 5)]
+    report = check(History(accepted=lost, told=[told(), told(code="INTERNAL")], finished=finished(1000)))
+    assert [part for part in parts(report) if part != "a"] == ["b"]
 
 
 def test_a_moved_request_waits_until_all_its_records_are_finished() -> None:

@@ -1,44 +1,27 @@
 """Which dead letters a person means, whether they can go again, and as what."""
 
-import math
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
-import numpy as np
 import pytest
+from made_letters import INPUTS, NOW_MS, PACKED, REQUEST, letter
 
 from headrace.dead_filter import parse_place, parse_where
 from headrace.dead_judge import Going, Reason, Skipped, Wishes, judge
 from headrace.dead_reader import Letter, Redriven
 from headrace.dead_rewrite import with_version, without_deadline
-from headrace.dead_show import document, lines, table
 from headrace.failure import UsageError
 from producer_sdk._memory_logs import MemoryRecord
-from producer_sdk.dead_letters import Facts, headers
 from producer_sdk.oip import encode_json_request
 from producer_sdk.records import decode_record
-from producer_sdk.tensors import Tensor
-from producer_sdk.topics import ReplyTo, Topics
+from producer_sdk.topics import Topics
 from producer_sdk.wire import Form, Request, encode_request
 
-NOW_MS = 1_780_000_000_000
 LANES = Topics("p").lanes("m")
-INPUTS = {"x": Tensor.from_array(np.array([[0.1, math.inf]], np.float32))}
-REQUEST = Request("a-1", INPUTS, deadline_ms=NOW_MS + 5000, reply_to=ReplyTo("p.replies", 1), version="1")
-PACKED = encode_request(REQUEST)
 JSON = encode_json_request(msgspec.structs.replace(REQUEST, form=Form.JSON), deadline_s=5.0)
 TENSOR = b'{"name":"x","shape":[1],"datatype":"FP64","data":[0.10000000000000000555]}'
 UNUSUAL = b'{"inputs":[' + TENSOR + b'],"id":"a-1","later":1e400}'
-
-
-def letter(
-    value: bytes | None = PACKED, original: Any = (), at: tuple[int, int, int] = (0, 17, NOW_MS), **facts: Any
-) -> Letter:
-    known = Facts(**{"topic": "p.m.async", "partition": 1, "offset": 5, "timestamp_ms": NOW_MS, "group": "p.m",
-                     "attempts": 5, "code": "INTERNAL", "message": "why"} | facts)  # fmt: skip
-    partition, offset, timestamp_ms = at
-    return Letter(MemoryRecord("p.m.dead", partition, offset, timestamp_ms, b"k", value, headers(known, original)))
 
 
 def verdict(of: Letter, *, redriven: bool = False, now_ms: int = NOW_MS, **wishes: Any) -> Going | Skipped:
@@ -188,22 +171,5 @@ def test_ranges_of_notes_are_merged_in_any_order() -> None:
     assert redriven._starts == [1, 9]
 
 
-def test_a_table_has_a_line_a_letter_whatever_its_message_holds() -> None:
-    shown = table([(letter(message="two\nlines \x1b[31m"), False), (letter(b"\xc1"), True)])
-    assert shown[0].split() == ["place", "id", "code", "attempts", "when", "origin", "re-driven", "message"]
-    assert shown[1].startswith("0:17   a-1 ")
-    assert shown[1].endswith("no         two lines ?[31m")
-    assert "p.m.async:1:5  INTERNAL" in shown[2]
-
-
-def test_a_shown_letter_tells_facts_headers_and_request_or_why_there_is_none() -> None:
-    told = "\n".join(lines(letter(original=[("a", b"\xff")]), False))
-    for words in ("0:17 of p.m.dead", "INTERNAL", "p.m.async:1:5, published", "header a", "\\xff", "p.replies:1",
-                  "input x", "FP32 [1, 2], 8 bytes"):  # fmt: skip
-        assert words in told
-    broken = document(letter(b"\xc1", cut_from_bytes=2000), True)
-    assert (broken["request"], broken["redriven"], broken["cut_from_bytes"]) == (None, True, 2000)
-    assert "the record is no request" in broken["fault"]
-    whole = document(letter(), False)
-    assert whole["request"]["inputs"] == [{"name": "x", "datatype": "FP32", "shape": [1, 2], "bytes": 8}]
-    assert whole["when"] == "2026-05-28T20:26:40.000Z"
+def test_codes_that_this_version_does_not_know_are_found() -> None:
+    assert parse_where(["code=internal", "code=INTERNL", "id=INTERN"], 0.0).foreign_codes() == {"INTERNL"}

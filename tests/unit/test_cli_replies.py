@@ -100,6 +100,11 @@ async def test_a_result_is_shown_with_its_values() -> None:
     assert values == "m version 1, batch of 3 rows    y FP32 1x2: 1.5, 2"
 
 
+async def test_a_batch_of_one_row_is_no_batch_of_rows() -> None:
+    one = encode_reply("a", "m", "1", {}, {"batch_rows": 1})
+    assert reply_text(await only_record(one), as_json=False).endswith("version 1, batch of 1 row")
+
+
 @pytest.mark.parametrize("value", [encode_error("b", "m", "1", FAILED), encode_json_error("b", FAILED)])
 async def test_an_error_of_either_form_is_shown_and_is_json(value: bytes) -> None:
     record = await only_record(value)
