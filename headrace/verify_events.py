@@ -127,6 +127,9 @@ def _new_owner(
     silent = evidence.history.silent
     if owner is None or not silent.isdisjoint((owner, worker)):
         return None
+    # A worker that is killed takes its last events with it: perhaps the owner was the one who ran this.
+    if not told.worker and evidence.last_event_ms(owner) < told.at_ms:
+        return None
     owners = commits.owners(told.at_ms - evidence.skew_ms, told.at_ms + evidence.skew_ms)
     return None if worker in owners else owner
 

@@ -45,7 +45,18 @@ class Evidence:
         self.told = _by_id(history.told)
         self.buried: Mapping[Place, list[Buried]] = _by_origin(history.buried)
         self.moved: Mapping[Place, list[Moved]] = _by_origin(history.moved)
+        self._last_events: dict[str, int] | None = None
         self.requests = [*history.accepted, *_orphans(history.accepted, self.moved)]
+
+    def last_event_ms(self, worker: str) -> int:
+        """When the worker was heard of last; 0 where it never was."""
+        if self._last_events is None:
+            self._last_events = {}
+            heard = [(each.worker, each.at_ms) for each in self.history.started]
+            heard += [(each.worker, each.at_ms) for each in self.history.commits]
+            for name, at_ms in heard:
+                self._last_events[name] = max(at_ms, self._last_events.get(name, 0))
+        return self._last_events.get(worker, 0)
 
     def fate(self, request: Accepted) -> Fate:
         place = (request.partition, request.offset)

@@ -129,7 +129,9 @@ class KafkaConsumer(ABC):
         for partition in self._partitions:
             state = states.state_value(partition) if states is not None else None
             if state is not None and state.highwater is not None and state.has_valid_position:
-                lag[partition] = max(0, state.highwater - state.position)
+                # What an open transaction holds back cannot be read yet.
+                end = state.highwater if state.lso is None or state.lso < 0 else min(state.highwater, state.lso)
+                lag[partition] = max(0, end - state.position)
         return lag
 
     async def stop(self, timeout_s: float = 10.0) -> None:

@@ -121,7 +121,9 @@ class PartitionLedger:
         if self._position is not None:
             self._pass(position)
             self._position = max(self._position, position)
-        self._next = max(self._next, position)
+        if position > self._next:
+            self._next = position
+            self._stale = True  # behind a gap at the end there is nothing to finish that would say so
 
     def finish(self, offset: int) -> None:
         """Note that the outcome of an offset is acknowledged; unknown or repeated ones change nothing."""

@@ -139,8 +139,7 @@ class Intake:
             return
         paused = self.reading.paused
         can_read = any(lag and partition not in paused for partition, lag in self._consumer.lag().items())
-        can_commit = any(ledger.is_due for ledger in self.ledgers.values())
-        verdict = self._watch.look(Sight(can_read, can_commit, self._read, self.committing.commits), time.monotonic())
+        verdict = self._watch.look(Sight(can_read, self.is_due, self._read, self.committing.commits), time.monotonic())
         self.stuck = verdict is Verdict.DEAD
         if verdict is Verdict.REBUILD:
             raise BrokerError("it reads nothing although records wait, or commits nothing although work finishes")
@@ -199,6 +198,11 @@ class Intake:
         self._lost_at = time.monotonic()
         self._fence(ledgers)
         self._lost(ledgers)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether something has happened that is not committed."""
+        return any(ledger.is_due for ledger in self.ledgers.values())
 
     def lane(self, topic: str) -> Lane:
         return self._lanes[topic]

@@ -37,6 +37,11 @@ class Later:
         return len(self._heap) >= self.max_requests or self.nbytes >= self.max_bytes
 
     @property
+    def overfull(self) -> bool:
+        """Whether not even those have room that were being worked on: far more waits than may be read."""
+        return len(self._heap) >= 2 * self.max_requests or self.nbytes >= 2 * self.max_bytes
+
+    @property
     def next_due(self) -> float:
         """When the next one may run; infinite where none waits."""
         return self._heap[0][0] if self._heap else math.inf

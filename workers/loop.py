@@ -40,7 +40,7 @@ from .suspects import Suspects
 from .work import Outcome
 
 MAX_HAUL = 256  # thousands of records alive at once cost twice as much each
-MAX_LATER = 1024  # requests that wait for their next attempt; each holds its offset open
+MAX_LATER = 16_384  # requests that wait for their next attempt; each holds its offset open
 POLL_S = 0.25
 HOLD_S = 0.5
 LAST_COMMIT_S = 5.0
@@ -84,14 +84,14 @@ class ModelLoop:
         )
         self.metrics = ModelMetrics(spec.name, backlog=lambda: len(self._backlog), lag=self.intake.lag,
                                     deaths=lambda: self.device.deaths, index=self._index)  # fmt: skip
-        self._dispatcher = Dispatcher(spec.name, self._backlog, self._later, self.device, self._scribe, self.metrics,
+        self.dispatcher = Dispatcher(spec.name, self._backlog, self._later, self.device, self._scribe, self.metrics,
                                       shared.cancels, self._neighbours())  # fmt: skip
         self._replier = Replier(
             shared.producer,
             Destinations(shared.admin),
             self._scribe,
             self._published,
-            lambda: self._dispatcher.running,
+            lambda: self.dispatcher.running,
             index=self._index,
         )
         self._inspection: Inspection  # made with the decoder, once the model is loaded, as is the reception
@@ -117,11 +117,11 @@ class ModelLoop:
         self.loaded = loaded = await self.device.start()
         settings, rows = self._settings, loaded.max_batch_size
         self._fit(loaded, settings.max_backlog_requests or usual_requests(rows))
-        self._dispatcher.rule = BatchRule(rows, settings.max_batch_bytes, self.spec.max_wait_ms / 1000)
+        self.dispatcher.rule = BatchRule(rows, settings.max_batch_bytes, self.spec.max_wait_ms / 1000)
         if not await heard(self._shared.cancels.caught_up, CAUGHT_UP_S):
             _log.warning("Earlier cancels are not read yet: serving without them", extra={"action": "cancels_late"})
         await self.intake.start()
-        steps = {"take": self._take(), "dispatch": self._dispatcher.run(), "reply": self._replier.run()}
+        steps = {"take": self._take(), "dispatch": self.dispatcher.run(), "reply": self._replier.run()}
         steps["commit"] = self.intake.committing.keep_on(self._finished, settings.commit_interval_s)
         if self._index is not None:
             steps["index"] = self._index.run()
@@ -164,17 +164,13 @@ class ModelLoop:
         return standing(self.device.state, self.device.reason, self._shared.quiet.is_set(), self.intake.assignments > 0)
 
     def _device_changed(self) -> None:
-        self._dispatcher.wake.set()
+        self.dispatcher.wake.set()
         self._shared.changed.set()
 
     def _assigned(self) -> None:
         self._inspection.begin()
         if self.intake.assignments == 1:  # only the first changes what others are told
             self._shared.changed.set()
-
-    def cancel_waiting(self) -> None:
-        """Cancels have arrived."""
-        self._dispatcher.cancel_waiting()
 
     async def failed(self) -> BaseException:
         """Wait until one of the tasks dies; why it did."""
@@ -186,10 +182,10 @@ class ModelLoop:
         while not self._stopping:
             if self._inspection.active and not self._shared.turn.is_of_another(self.spec.name):
                 await self._inspection.run(self._hold, lambda: self._stopping)
-                self._dispatcher.wake.set()
+                self.dispatcher.wake.set()
             room = 0 if self._replier.full or self._is_held_up() else min(MAX_HAUL, self._backlog.room)
             if room:
-                self._dispatcher.intake_paused = False
+                self.dispatcher.intake_paused = False
                 await self._haul(room, POLL_S)
                 await asyncio.sleep(0)  # a poll that finds records does not yield by itself
             else:
@@ -209,13 +205,14 @@ class ModelLoop:
             elif ledger.is_ours:
                 await self._reception.receive(taken, ledger, self.intake.lane(ledger.partition.topic))
         if records:
-            self._finished.set()  # records that were completed before move the commit on, too
-            self._dispatcher.wake.set()
+            self.dispatcher.wake.set()
+        if self.intake.is_due:  # what was completed before, and gaps, move the commit on, too
+            self._finished.set()
 
     async def _hold(self) -> None:
         """No room: pause the partitions and keep polling, so that the membership lives on."""
-        self._dispatcher.intake_paused = True
-        self._dispatcher.wake.set()
+        self.dispatcher.intake_paused = True
+        self.dispatcher.wake.set()
         self.intake.reading.nothing = True
         while self._crowded():
             await self._haul(1, 0.0)
@@ -232,15 +229,15 @@ class ModelLoop:
 
     def _is_held_up(self) -> bool:
         """Whether nothing may be taken, whatever room there is."""
-        others = self._shared.turn.is_of_another(self.spec.name)
-        return others or self._inspection.waits or self._shared.quiet.is_set()
+        shared = self._shared
+        return self._inspection.waits or shared.quiet.is_set() or shared.turn.is_of_another(self.spec.name)
 
     def _is_busy(self) -> bool:
-        return len(self._backlog) > 0 or self._dispatcher.running > 0
+        return len(self._backlog) > 0 or self.dispatcher.running > 0
 
     def _moved(self) -> None:
         self._room.set()
-        self._dispatcher.wake.set()
+        self.dispatcher.wake.set()
         self._note_idle()
 
     def _published(self, outcomes: Sequence[Outcome]) -> None:
@@ -250,7 +247,7 @@ class ModelLoop:
         self._moved()
 
     def _note_idle(self) -> None:
-        if len(self._backlog) or self._dispatcher.running or self._replier.unacknowledged:
+        if len(self._backlog) or self.dispatcher.running or self._replier.unacknowledged:
             self._idle.clear()
         else:
             self._idle.set()
@@ -273,7 +270,7 @@ class ModelLoop:
         if not self._tasks:
             return True
         self._inspection.stop()
-        self._dispatcher.wake.set()
+        self.dispatcher.wake.set()
         self._room.set()
         try:
             async with asyncio.timeout(timeout_s):
@@ -286,7 +283,7 @@ class ModelLoop:
 
     async def stop(self, leave_timeout_s: float) -> None:
         """End everything at once; what is unfinished will be read again."""
-        tasks = [*self._tasks, *self._dispatcher.tasks]
+        tasks = [*self._tasks, *self.dispatcher.tasks]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -295,6 +292,6 @@ class ModelLoop:
 
     def blockers(self) -> str:
         """What is unfinished, as a sentence; empty when nothing is."""
-        running, waiting, unsent = self._dispatcher.running, len(self._backlog), self._replier.unacknowledged
+        running, waiting, unsent = self.dispatcher.running, len(self._backlog), self._replier.unacknowledged
         what = f"{running} batches on the device, {waiting} requests waiting, {unsent} replies not acknowledged"
         return f"model {self.spec.name}: {what}" if running + waiting + unsent else ""

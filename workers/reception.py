@@ -100,7 +100,7 @@ class Reception:
         moved: list[Outcome] = []
         self.retries += len(postponed)
         for work, delay_s, error in ((each.work, each.delay_s, each.error) for each in postponed):
-            if delay_s <= self._in_place_s and not self._later.full:
+            if delay_s <= self._in_place_s and not self._later.overfull:
                 self._later.add(work, now.monotonic + delay_s)
             else:
                 # `now` is rounded down: one more, so that it never runs before its time.

@@ -111,7 +111,7 @@ class Worker:
 
     def _cancelled(self) -> None:
         for loop in self.loops:
-            loop.cancel_waiting()
+            loop.dispatcher.cancel_waiting()
 
     async def _become_quiet(self) -> None:
         await self.stop.quiet.wait()

@@ -152,6 +152,11 @@ def test_d_what_a_fenced_owner_published_is_not_the_only_outcome() -> None:
     assert judged(commits=HANDED_OVER, told=[told(at_ms=4_000, worker="w")]) == ["d"]
 
 
+def test_d_a_killed_owner_may_have_taken_the_event_of_its_run_along() -> None:
+    silent_after = [committed("w", 1_000, 0), committed("z", 3_000, 0), committed("y", 5_000, 1)]
+    assert judged(commits=silent_after, told=[told(at_ms=4_000)], started=[started("w")]) == []
+
+
 @pytest.mark.parametrize(
     "facts",
     [
