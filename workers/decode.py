@@ -75,10 +75,14 @@ class Decoder:
         A record of the retry topic has the lane, and its request the id and the deadline, of the original; `lane` is
         for those that somebody else wrote there.
         """
-        origin = origin_of(record)
-        lane = self._lanes.get(origin.topic, lane)
+        origin: Origin | Record = record  # one that was never moved is its own origin
+        origin_ms, attempts = record.timestamp, 0
+        if record.topic not in self._lanes:
+            origin = origin_of(record)
+            lane = self._lanes.get(origin.topic, lane)
+            origin_ms, attempts = origin.timestamp_ms, origin.attempts
         fallback_id = derived_id(origin.topic, origin.partition, origin.offset)
-        timestamp_ms = origin.timestamp_ms
+        timestamp_ms = origin_ms
         # Kafka's -1: the producer gave none. One ahead of this clock would lengthen a relative deadline.
         if not 0 <= timestamp_ms <= now.epoch_ms:
             timestamp_ms = now.epoch_ms
@@ -90,16 +94,14 @@ class Decoder:
             return self._refuse(request, record, source, lane, now.monotonic)
         assert isinstance(request, Request)
         try:
-            self._check_cancelled(request.id, origin)
+            self._check_cancelled(request.id, origin_ms)
             self._check_envelope(request)
             fit = self._fit(request.inputs)
             expires = self._expires(request, timestamp_ms, now)
         except (InvalidRequest, UnknownModel, DeadlineExceeded, Cancelled) as err:
             refused = Refused(request.id, err, request.form, request.reply_to)
             return self._refuse(refused, record, source, lane, now.monotonic)
-        return Work(
-            request, source, record, lane, fit.rows, fit.nbytes, fit.bucket, now.monotonic, expires, origin.attempts
-        )
+        return Work(request, source, record, lane, fit.rows, fit.nbytes, fit.bucket, now.monotonic, expires, attempts)
 
     def unreadable(self, record: Record, error: HeadraceError, source: Source, lane: Lane, now: Now) -> Rejected:
         """The rejection of a record whose return address cannot be read: it becomes a dead letter."""
@@ -134,9 +136,9 @@ class Decoder:
             reply_to = None
         return Rejected(refused.id, error, source, lane, arrived, refused.form, reply_to, record=record)
 
-    def _check_cancelled(self, id: str, origin: Origin) -> None:
+    def _check_cancelled(self, id: str, published_ms: int) -> None:
         cancels = self._cancels
-        if cancels is not None and len(cancels) and cancels.covers(id, origin.timestamp_ms):
+        if cancels is not None and len(cancels) and cancels.covers(id, published_ms):
             raise Cancelled("the request was cancelled before it was read", id=id)
 
     def _check_envelope(self, request: Request) -> None:
