@@ -7,11 +7,12 @@ RUN_EXTRAS := worker,onnx,gateway,dev
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint check chaos bench clean
+.PHONY: help install demo test coverage lint check chaos bench clean
 
 help:
 	@echo "make demo     real models on a local Kafka, asked through the SDK and over HTTP"
-	@echo "make test     all tests, on a real Apache Kafka, with coverage; several minutes"
+	@echo "make test     all tests, on a real Apache Kafka; about 15 minutes"
+	@echo "make coverage the same, and which lines they reach"
 	@echo "make chaos    every fault we can inject, on a real Apache Kafka, one line each; about 20 minutes"
 	@echo "make check    lint, types, generated files, sizes"
 	@echo "make lint     ruff alone"
@@ -39,6 +40,9 @@ demo: $(VENV)/.run
 	$(BIN)/python -m headrace.demo
 
 test: $(VENV)/.test
+	$(BIN)/python -m pytest
+
+coverage: $(VENV)/.test
 	$(BIN)/python -m pytest --cov --cov-report=term
 
 lint: $(VENV)/.test

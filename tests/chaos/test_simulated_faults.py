@@ -4,7 +4,7 @@ import pytest
 from chaos_simulation import REQUESTS, simulate
 from chaos_weather import NOTHING_DIES
 
-SEEDS = 60
+SEEDS = 40
 BLOCK = 20
 
 
