@@ -7,16 +7,8 @@ from chaos_play import play_row
 from chaos_rows import named
 from chaos_site import Site
 
-SHORT = (
-    "runner-killed",
-    "worker-killed",
-    "worker-frozen",
-    "rolling-restart",
-    "broker-killed",
-    "broker-down-at-term",
-    "record-kills-runner",
-    "record-kills-worker",
-)
+# Kills of runner and worker are in tests/acceptance/test_kill_nine_loses_nothing.py, too.
+SHORT = ("worker-frozen", "rolling-restart", "broker-down-at-term", "record-kills-runner", "record-kills-worker")
 
 
 @pytest.mark.kafka
