@@ -86,6 +86,7 @@ class Worker:
             finally:
                 for side in sides:
                     side.cancel()
+                await asyncio.wait(sides, timeout=self._goodbyes.left_s())  # they close what they have open
                 if shared.events is not None:
                     await shared.events.flush(self._goodbyes.left_s())
                 await announcer.leave(self._goodbyes.left_s())

@@ -166,7 +166,7 @@ async def test_a_task_that_dies_ends_the_worker_though_another_model_still_loads
         async def fails() -> bool:
             raise RuntimeError("a fault of ours")
 
-        monkeypatch.setattr(worker.loops[0].intake, "commit", fails)
+        monkeypatch.setattr(worker.loops[0].intake.committing, "commit", fails)
         await client.publish("m", ONE)
         assert await code is Exit.FAILED
 
