@@ -9,7 +9,8 @@ from functools import cached_property
 
 from headrace.broker_admin import admin_of
 from headrace.known_model import check_has_topics
-from producer_sdk.broker import Broker, Consumer, Record, TopicPartition
+from headrace.topic_reader import TopicReader, bounds_of, open_reader
+from producer_sdk.broker import Broker, Record, TopicPartition
 from producer_sdk.dead_letters import original_headers, read_facts, read_note
 from producer_sdk.errors import InvalidRequest
 from producer_sdk.records import decode_record
@@ -80,11 +81,10 @@ class Redriven:
 class DeadTopic:
     """What `open_letters` gives: the topic as it was then. Belongs to one task."""
 
-    def __init__(self, topic: str, reader: Consumer, ends: Mapping[TopicPartition, int]) -> None:
+    def __init__(self, topic: str, letters: TopicReader) -> None:
         self.topic = topic
-        self._reader = reader
-        self._begins = reader.positions()
-        self._ends = ends
+        self._letters = letters
+        self._begins, self._ends = letters.begins, letters.ends
         self._redriven: defaultdict[int, Redriven] = defaultdict(Redriven)
 
     def was_redriven(self, letter: Letter) -> bool:
@@ -95,9 +95,9 @@ class DeadTopic:
         """Letters in order of partition and offset, from these offsets, else all; notes on the way are remembered."""
         positions = {**self._begins, **(starts or {})}
         for partition, end in self._ends.items():
-            self._reader.seek(partition, min(end, max(self._begins[partition], positions[partition])))
-        while any(self._is_behind(partition) for partition in self._ends):
-            polled = await self._reader.poll(MAX_POLL_RECORDS, POLL_S)
+            self._letters.reader.seek(partition, min(end, max(self._begins[partition], positions[partition])))
+        while self._letters.is_behind:
+            polled = await self._letters.reader.poll(MAX_POLL_RECORDS, POLL_S)
             for partition in sorted(polled):
                 for record in polled[partition]:
                     if record.offset < self._ends[partition] and not self._note(record):
@@ -144,11 +144,6 @@ class DeadTopic:
                 self._redriven[record.partition].add(each.start, end)
         return ranges is not None
 
-    def _is_behind(self, partition: TopicPartition) -> bool:
-        # Where the last records were deleted, the position never reaches the end, and only the lag says so.
-        at_end = self._reader.positions()[partition] >= self._ends[partition]
-        return not at_end and self._reader.lag().get(partition) != 0
-
 
 @asynccontextmanager
 async def open_letters(broker: Broker, topics: Topics, model: str) -> AsyncIterator[DeadTopic]:
@@ -162,27 +157,15 @@ async def open_letters(broker: Broker, topics: Topics, model: str) -> AsyncItera
     topic = topics.dead(check_model_name(model))
     async with admin_of(broker) as admin:
         counts = await admin.topics()
-    count = counts.get(topic, 0)
-    if not count:
+        bounds = await bounds_of(admin, topic, counts.get(topic, 0))
+    if not bounds:
         check_has_topics(model, topics, counts)
         raise InvalidRequest(
             f"there is no topic {topic}, so the model has no dead letters here: see `headrace topics list` for the "
             "topics there are"
         )
-    partitions = frozenset(TopicPartition(topic, number) for number in range(count))
-    async with _started(broker.reader(partitions, from_end=True)) as at_end:
-        ends = at_end.positions()
-    async with _started(broker.reader(partitions, from_end=False)) as reader:
-        yield DeadTopic(topic, reader, ends)
-
-
-@asynccontextmanager
-async def _started(reader: Consumer) -> AsyncIterator[Consumer]:
-    try:
-        await reader.start()
-        yield reader
-    finally:
-        await reader.stop()
+    async with open_reader(broker, bounds) as letters:
+        yield DeadTopic(topic, letters)
 
 
 def _age(letter: Letter) -> tuple[int, int, int]:

@@ -9,16 +9,7 @@ from typing import NamedTuple
 
 from headrace.broker_admin import admin_of
 from headrace.known_model import check_has_topics
-from headrace.verify_facts import Accepted as Accepted
-from headrace.verify_facts import Buried as Buried
-from headrace.verify_facts import CommitMade as CommitMade
-from headrace.verify_facts import Finished as Finished
-from headrace.verify_facts import History as History
-from headrace.verify_facts import Moved as Moved
-from headrace.verify_facts import Sample as Sample
-from headrace.verify_facts import Seen as Seen
-from headrace.verify_facts import Started as Started
-from headrace.verify_facts import Told as Told
+from headrace.verify_facts import Accepted, Buried, Finished, History, Moved, Told
 from headrace.verify_read import read_partitions
 from headrace.verify_records import EventReader, Partitions, RequestReader, buried_by, finished_by, read_answer
 from producer_sdk.broker import Admin, Bounds, Broker, Committed, Record, TopicPartition
@@ -188,7 +179,7 @@ class _Reading:
                     f"the records {commit.offset} to {first - 1} of {name} were deleted before they were finished: "
                     "nobody can say whether they were answered; keep requests longer than the longest outage"
                 )
-            finished[partition] = finished_by(commit)
+            finished[partition] = finished_by(partition, commit)
         return finished
 
     def _gone_before_ms(self, outcomes: Places) -> Mapping[TopicPartition, int]:

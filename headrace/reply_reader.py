@@ -1,11 +1,12 @@
 """Reads a topic of replies: the newest records first of all, then each one that comes."""
 
 import heapq
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from headrace.broker_admin import admin_of
-from producer_sdk.broker import Broker, Consumer, Record, TopicPartition
+from headrace.topic_reader import TopicReader, bounds_of, open_reader
+from producer_sdk.broker import Broker, Record, TopicPartition
 from producer_sdk.errors import InvalidRequest
 
 POLL_S = 0.5
@@ -15,20 +16,19 @@ MAX_POLL_RECORDS = 500
 class ReplyReader:
     """What `open_replies` gives. Belongs to one task; call `last` once, then `next` as often as wanted."""
 
-    def __init__(self, reader: Consumer, ends: Mapping[TopicPartition, int]) -> None:
-        self._reader = reader
-        self._ends = ends
+    def __init__(self, topic: TopicReader) -> None:
+        self._topic = topic
         self._came_early: list[Record] = []
 
     async def last(self, limit: int) -> list[Record]:
         """The newest `limit` records of those that were there when the topic was opened, oldest first."""
-        begins = self._reader.positions()
-        for partition, end in self._ends.items():
-            self._reader.seek(partition, max(begins[partition], end - limit))
+        topic = self._topic
+        for partition, end in topic.ends.items():
+            topic.reader.seek(partition, max(topic.begins[partition], end - limit))
         newest: list[Record] = []
-        while any(self._is_behind(partition) for partition in self._ends):
+        while topic.is_behind:
             for record in await self._poll():
-                is_new = record.offset >= self._ends[TopicPartition(record.topic, record.partition)]
+                is_new = record.offset >= topic.ends[TopicPartition(record.topic, record.partition)]
                 (self._came_early if is_new else newest).append(record)
             newest = heapq.nlargest(limit, newest, key=_place)
         return newest[::-1]
@@ -38,13 +38,8 @@ class ReplyReader:
         early, self._came_early = self._came_early, []
         return early or await self._poll()
 
-    def _is_behind(self, partition: TopicPartition) -> bool:
-        # Where the last records were deleted, the position never reaches the end, and only the lag says so.
-        at_end = self._reader.positions()[partition] >= self._ends[partition]
-        return not at_end and self._reader.lag().get(partition) != 0
-
     async def _poll(self) -> list[Record]:
-        polled = await self._reader.poll(MAX_POLL_RECORDS, POLL_S)
+        polled = await self._topic.reader.poll(MAX_POLL_RECORDS, POLL_S)
         return sorted((record for records in polled.values() for record in records), key=_place)
 
 
@@ -57,23 +52,11 @@ async def open_replies(broker: Broker, topic: str) -> AsyncIterator[ReplyReader]
         BrokerError: Kafka does not answer.
     """
     async with admin_of(broker) as admin:
-        count = (await admin.topics()).get(topic, 0)
-    if not count:
+        bounds = await bounds_of(admin, topic, (await admin.topics()).get(topic, 0))
+    if not bounds:
         raise InvalidRequest(f"there is no topic {topic}: see `headrace topics list` for those there are")
-    partitions = frozenset(TopicPartition(topic, number) for number in range(count))
-    async with _started(broker.reader(partitions, from_end=True)) as at_end:
-        ends = at_end.positions()
-    async with _started(broker.reader(partitions, from_end=False)) as reader:
-        yield ReplyReader(reader, ends)
-
-
-@asynccontextmanager
-async def _started(reader: Consumer) -> AsyncIterator[Consumer]:
-    try:
-        await reader.start()
-        yield reader
-    finally:
-        await reader.stop()
+    async with open_reader(broker, bounds) as reader:
+        yield ReplyReader(reader)
 
 
 def _place(record: Record) -> tuple[int, int, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 
+from headrace.topic_reader import open_reader
 from producer_sdk.broker import Bounds, Broker, BrokerError, Consumer, Record, TopicPartition
 
 POLL_S = 0.5
@@ -25,15 +26,10 @@ async def read_partitions(
     Raises:
         BrokerError: the broker does not answer, or gives nothing more although the end is not reached.
     """
-    ends = {partition: each.end for partition, each in bounds.items() if each.first < each.end}
-    if not ends:
-        return
-    reader = broker.reader(frozenset(ends), from_end=False)
-    try:
-        await reader.start()
-        await _read(reader, ends, take, stall_s)
-    finally:
-        await reader.stop()
+    filled = {partition: each for partition, each in bounds.items() if each.first < each.end}
+    if filled:
+        async with open_reader(broker, filled) as topic:
+            await _read(topic.reader, topic.ends, take, stall_s)
 
 
 async def _read(

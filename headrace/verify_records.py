@@ -13,13 +13,12 @@ from producer_sdk.broker import Committed, Record, TopicPartition
 from producer_sdk.dead_letters import REDRIVEN_HEADER, read_facts
 from producer_sdk.errors import Code
 from producer_sdk.event_records import Event
-from producer_sdk.records import decode_record
+from producer_sdk.records import JSON_STARTS, decode_record
 from producer_sdk.topics import ReplyTo, Topics, derived_id
 from producer_sdk.wire import WIRE_VERSION, Undecodable
-from workers.offset_map import decode
+from workers.offset_map import decode, place_of
 from workers.retry_records import Origin, origin_of
 
-_JSON_STARTS = frozenset(b"{ \t\r\n\xef")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _NULL = Raw(b"null")
 _UNREADABLE = (msgspec.MsgspecError, RecursionError, ValueError)
@@ -60,7 +59,7 @@ def read_answer(value: bytes | None, key: bytes | None) -> Answer | None:
     try:
         if not value:
             return None
-        if value[0] not in _JSON_STARTS:
+        if value[0] not in JSON_STARTS:
             envelope = _envelopes.decode(value)
             known = envelope.wire == WIRE_VERSION
             return Answer(envelope.id, envelope.code or OK, envelope.model) if known else None
@@ -73,9 +72,9 @@ def read_answer(value: bytes | None, key: bytes | None) -> Answer | None:
     return Answer(id, OK if body.error == _NULL else body.code or Code.INTERNAL, body.model_name)
 
 
-def finished_by(committed: Committed) -> Finished:
+def finished_by(partition: TopicPartition, committed: Committed) -> Finished:
     """What a commit says is finished."""
-    remembered = decode(committed.offset, committed.metadata)
+    remembered = decode(committed.offset, committed.metadata, place_of(partition))
     return Finished(committed.offset, remembered.highest, frozenset(remembered.incomplete))
 
 
@@ -178,5 +177,5 @@ class EventReader:
         for made in event.committed:
             if made.topic in self._topics:
                 where = self._partition(made.topic, made.partition)
-                finished = finished_by(Committed(made.offset, made.metadata))
+                finished = finished_by(where, Committed(made.offset, made.metadata))
                 self.commits.append(CommitMade(worker, where, finished, event.at_ms))

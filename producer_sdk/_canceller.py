@@ -80,9 +80,6 @@ class Canceller:
                     await self.send(some)
                 except HeadraceError as err:
                     self._failed(len(some), err.message)
-                except Exception as err:  # the top of this task: nobody awaits it who could be told
-                    log.debug("Cancels could not be sent.", exc_info=True)
-                    self._failed(len(some), f"{type(err).__name__}: {err}")
         finally:
             self._task = None
 

@@ -83,26 +83,23 @@ class Follower:
         return reader
 
     async def _follow(self, first: Consumer) -> None:
-        await self._read_and_close(first)
+        """Read until told to stop, with one reader after another. However that ends, each reader is closed."""
+        reader: Consumer | None = first
         backoff_s = FIRST_BACKOFF_S
-        while await self._pause(backoff_s):
+        while True:
             try:
-                reader = await self._reopen()
+                reader = reader or await self._reopen()
+                backoff_s = FIRST_BACKOFF_S
+                await self._read(reader)
             except Exception as err:  # noqa: BLE001 - the top of this task; `_lost` logs it
                 self._lost(err)
-                backoff_s = min(2 * backoff_s, MAX_BACKOFF_S)
-            else:
-                await self._read_and_close(reader)
-                backoff_s = FIRST_BACKOFF_S
-
-    async def _read_and_close(self, reader: Consumer) -> None:
-        """Read until told to stop or until the reader is lost. However that ends, the reader is closed."""
-        try:
-            await self._read(reader)
-        except Exception as err:  # noqa: BLE001 - the top of this task; `_lost` logs it
-            self._lost(err)
-        finally:
-            await _discard(reader)
+            finally:
+                if reader is not None:
+                    await _discard(reader)
+            reader = None
+            if not await self._pause(backoff_s):
+                return
+            backoff_s = min(2 * backoff_s, MAX_BACKOFF_S)
 
     async def _reopen(self) -> Consumer:
         reader = await self._open()

@@ -20,7 +20,7 @@ MAX_HEADERS = 64
 MAX_HEADER_BYTES = 16 * 1024
 
 # An object, white space before one, or a byte order mark: none of them can begin a MessagePack array.
-_JSON_STARTS = frozenset(b"{ \t\r\n\xef")
+JSON_STARTS = frozenset(b"{ \t\r\n\xef")
 _ATTRIBUTES = frozenset(("ce_id", "ce_expirytime", "ce_dataref", "content-type"))
 _Instant = Annotated[datetime, Meta(tz=True)]
 
@@ -38,7 +38,7 @@ def decode_record(value: bytes | None, headers: Headers, fallback_id: str, times
         raise Undecodable("the record has no value", id=fallback_id)
     if headers:
         return _decode_with_headers(value, headers, fallback_id, timestamp_ms)
-    if value[0] in _JSON_STARTS:
+    if value[0] in JSON_STARTS:
         return decode_json_request(value, fallback_id, timestamp_ms)
     return decode_request(value, fallback_id)
 
@@ -51,7 +51,7 @@ def decode_reply_record(value: bytes | None) -> Reply | HeadraceError:
     """
     if not value:
         raise Undecodable("the record has no value")
-    return decode_json_reply(value) if value[0] in _JSON_STARTS else decode_reply(value)
+    return decode_json_reply(value) if value[0] in JSON_STARTS else decode_reply(value)
 
 
 def _decode_with_headers(value: bytes, headers: Headers, fallback_id: str, timestamp_ms: int) -> Request | Refused:

@@ -11,7 +11,7 @@ from itertools import count
 from producer_sdk.topics import Lane
 
 from .batch import Waiting
-from .commit import PartitionLedger
+from .waiting_room import WaitingRoom
 from .work import Batch, Work
 
 PATIENCE_S = 60.0  # a request without a deadline is ordered as if it had this one, so that it cannot starve
@@ -83,7 +83,7 @@ class _Bucket:
         return Waiting(self.rows, self.nbytes, self.oldest, self.expires)
 
 
-class Backlog:
+class Backlog(WaitingRoom):
     """Requests that wait for a batch. Pure; one event loop touches it.
 
     Only requests of one bucket (same variable dimensions, same unbatched inputs) can share a batch; the bucket whose
@@ -92,10 +92,10 @@ class Backlog:
     """
 
     def __init__(self, max_requests: int, max_bytes: int) -> None:
+        super().__init__()
         self.max_requests = max_requests
         self.max_bytes = max_bytes
         self.nbytes = 0
-        self.earliest_expiry = math.inf  # before this no waiting request expires
         self._size = 0
         self._buckets: dict[object, _Bucket] = {}
         self._alone: deque[Work] = deque()
@@ -151,17 +151,6 @@ class Backlog:
         self.nbytes -= nbytes
         return Batch(tuple(works), rows)
 
-    def take_expired(self, now: float) -> list[Work]:
-        """Take out every request whose deadline has passed."""
-        if now < self.earliest_expiry:
-            return []
-        return self.take_out(lambda work: work.expires is not None and work.expires <= now)
-
-    def drop(self, ledgers: Iterable[PartitionLedger]) -> int:
-        """Forget the requests of partitions that are leaving; their next owner reads them again."""
-        leaving = {id(ledger) for ledger in ledgers}
-        return len(self.take_out(lambda work: id(work.source.ledger) in leaving))
-
     def _most_urgent(self) -> object:
         if len(self._buckets) == 1:
             return next(iter(self._buckets))
@@ -177,7 +166,7 @@ class Backlog:
                 del self._buckets[key]
         self._size -= len(gone)
         self.nbytes -= sum(work.nbytes for work in gone)
-        self.earliest_expiry = min((w.expires for w in self._waiting() if w.expires is not None), default=math.inf)
+        self._find_expiry(self._waiting())
         return gone
 
     def _waiting(self) -> Iterable[Work]:

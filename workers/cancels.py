@@ -65,6 +65,10 @@ class Cancels:
     def __len__(self) -> int:
         return len(self._known)
 
+    def __contains__(self, id: str) -> bool:
+        """Whether requests of the id were cancelled, up to some time."""
+        return id in self._known
+
     def covers(self, id: str, published_ms: int) -> bool:
         """Whether a request is cancelled; `published_ms` is its record's timestamp, below 0 where it has none."""
         known = self._known.get(id)

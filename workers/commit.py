@@ -11,7 +11,7 @@ from itertools import takewhile
 
 from producer_sdk.broker import Committed, TopicPartition
 
-from .offset_map import SOFT_LIMIT_BYTES, Mark, Remembered, decode, write
+from .offset_map import SOFT_LIMIT_BYTES, Mark, Remembered, decode, place_of, write
 
 UNKNOWN = -1
 
@@ -68,7 +68,7 @@ class PartitionLedger:
         self._latest_mark = Mark.OPEN
         self._committed: Committed | None = None
         if start is not None:
-            self._restore(start.offset, decode(start.offset, start.metadata), suspect_cap)
+            self._restore(start.offset, decode(start.offset, start.metadata, place_of(partition)), suspect_cap)
 
     def _restore(self, base: int, remembered: Remembered, suspect_cap: int) -> None:
         self._next = self._position = base
@@ -254,7 +254,7 @@ class PartitionLedger:
         else:
             incomplete = tuple(takewhile(self._highest.__gt__, self._unfinished))
             remembered = Remembered(mark, self._highest, incomplete, self._attempts, self._trying)
-        text, whole = write(base, remembered)
+        text, whole = write(base, remembered, place_of(self.partition))
         self._crowded = not whole or len(text) > SOFT_LIMIT_BYTES
         self._latest, self._latest_mark, self._stale = Committed(base, text), mark, False
 

@@ -108,7 +108,8 @@ class Dispatcher:
         self._end(gone, Cancelled())
 
     def _is_cancelled(self, work: Work) -> bool:
-        return self._cancels.covers(work.request.id, origin_of(work.record).timestamp_ms)
+        id = work.request.id
+        return id in self._cancels and self._cancels.covers(id, origin_of(work.record).timestamp_ms)
 
     def _due(self) -> float:
         """When the next batch closes; infinite while nothing can run."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 from itertools import count
 
-from .commit import PartitionLedger
+from .waiting_room import WaitingRoom
 from .work import Work
 
 MAX_BYTES = 64 * 1024 * 1024
@@ -15,17 +15,17 @@ MAX_BYTES = 64 * 1024 * 1024
 _Entry = tuple[float, int, Work]
 
 
-class Later:
+class Later(WaitingRoom):
     """Requests with the monotonic time before which they must not run, soonest first. One event loop touches it.
 
     The bound is kept by who adds: while `full`, nothing more should be read that may have to wait.
     """
 
     def __init__(self, max_requests: int, max_bytes: int = MAX_BYTES) -> None:
+        super().__init__()
         self.max_requests = max_requests
         self.max_bytes = max_bytes
         self.nbytes = 0
-        self.earliest_expiry = math.inf  # before this no waiting request expires
         self._heap: list[_Entry] = []
         self._sequence = count()
 
@@ -53,8 +53,7 @@ class Later:
     def add(self, work: Work, due: float) -> None:
         heappush(self._heap, (due, next(self._sequence), work))
         self.nbytes += work.nbytes
-        if work.expires is not None and work.expires < self.earliest_expiry:
-            self.earliest_expiry = work.expires
+        self._note_expiry(work)
 
     def take_due(self, now: float) -> list[Work]:
         """Those whose time has come, soonest first."""
@@ -64,17 +63,6 @@ class Later:
             self.nbytes -= work.nbytes
             works.append(work)
         return works
-
-    def take_expired(self, now: float) -> list[Work]:
-        """Take out every request whose deadline has passed."""
-        if now < self.earliest_expiry:
-            return []
-        return self.take_out(lambda work: work.expires is not None and work.expires <= now)
-
-    def drop(self, ledgers: Iterable[PartitionLedger]) -> int:
-        """Forget the requests of partitions that are leaving; their next owner reads them again."""
-        leaving = {id(ledger) for ledger in ledgers}
-        return len(self.take_out(lambda work: id(work.source.ledger) in leaving))
 
     def take_out(self, leaves: Callable[[Work], bool]) -> list[Work]:
         """Take out every request that `leaves` is true of, whatever its time."""
@@ -90,6 +78,5 @@ class Later:
             self._heap = staying
             self.nbytes -= sum(work.nbytes for work in going)
         # Also where none goes: `take_due` leaves the bound of those that it took.
-        expiries = (work.expires for _, _, work in self._heap if work.expires is not None)
-        self.earliest_expiry = min(expiries, default=math.inf)
+        self._find_expiry(work for _, _, work in self._heap)
         return going

@@ -32,6 +32,13 @@ GAUGES = {
 }
 
 
+LEFT_OUT = {
+    "cancels_unreadable": ("headrace_cancels_unreadable", "Records of the cancels topic that are no cancel."),
+    "cancels_crowded_out": ("headrace_cancels_crowded_out", "Cancels forgotten before their hour, for too many came."),
+    "events_dropped": ("headrace_events_dropped", "Events of starts and commits that were not kept."),
+}
+
+
 class Distribution:
     """Counts of values by upper bound: a tenth of the cost of a labelled Prometheus histogram."""
 
@@ -112,6 +119,7 @@ class WorkerMetrics:
 
     def __init__(self) -> None:
         self.models: list[ModelMetrics] = []
+        self.left_out: dict[str, Callable[[], int]] = {}  # by the keys of LEFT_OUT
         self._registry = CollectorRegistry()
         self._registry.register(self)
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
@@ -145,6 +153,8 @@ class WorkerMetrics:
         for each in list(self.models):
             retries.add_metric([each.model], each.retries())
         yield retries
+        for key, (name, text) in LEFT_OUT.items():
+            yield CounterMetricFamily(name, text, value=self.left_out[key]() if key in self.left_out else 0)
         yield self._histogram("headrace_request_seconds", "From a record's arrival to its acknowledged outcome.",
                               lambda each: each.seconds)  # fmt: skip
         yield self._histogram("headrace_batch_rows", "Rows in a batch.", lambda each: each.batch_rows)

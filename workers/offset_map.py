@@ -16,6 +16,8 @@ from zlib import crc32
 
 from msgspec import Struct
 
+from producer_sdk.broker import TopicPartition
+
 from .offset_codecs import (
     MAX_INCOMPLETE,
     bitset_bytes,
@@ -72,12 +74,17 @@ class Written(NamedTuple):
     whole: bool
 
 
-def encode(base: int, remembered: Remembered) -> str:
-    """The text to commit beside `base`: ASCII, at most LIMIT_BYTES; empty without a mark."""
-    return write(base, remembered).text
+def place_of(partition: TopicPartition) -> bytes:
+    """What ties a text to its partition."""
+    return f"{partition.topic}:{partition.partition}".encode()
 
 
-def write(base: int, remembered: Remembered) -> Written:
+def encode(base: int, remembered: Remembered, place: bytes = b"") -> str:
+    """The text to commit beside `base` of a `place`: ASCII, at most LIMIT_BYTES; empty without a mark."""
+    return write(base, remembered, place).text
+
+
+def write(base: int, remembered: Remembered, place: bytes = b"") -> Written:
     """As `encode`. Past the limit the map goes; of too many attempts and trying those with the highest counts stay."""
     mark = remembered.mark
     if mark is None:
@@ -89,18 +96,20 @@ def write(base: int, remembered: Remembered) -> Written:
     whole = len(facts) < len(body) <= BODY_BYTES
     if not whole:
         body = NO_MAP + facts
-    return Written(_BARE[mark].text if body == NOTHING else _text(mark, _checksum(base, mark, body) + body), whole)
+    return Written(
+        _BARE[mark].text if body == NOTHING else _text(mark, _checksum(place, base, mark, body) + body), whole
+    )
 
 
-def decode(base: int, text: str) -> Remembered:
-    """What was written beside `base`; nothing for text that is empty, foreign, damaged, of another version or base."""
+def decode(base: int, text: str, place: bytes = b"") -> Remembered:
+    """What was written beside `base`; nothing for text that is empty, foreign, damaged, of another version or place."""
     try:
-        return _read(base, text)
+        return _read(place, base, text)
     except (ValueError, IndexError, OverflowError):
         return Remembered()
 
 
-def _read(base: int, text: str) -> Remembered:
+def _read(place: bytes, base: int, text: str) -> Remembered:
     if len(text) > LIMIT_BYTES:
         raise ValueError("longer than any of ours")
     payload = a2b_base64(text, strict_mode=True)
@@ -110,7 +119,7 @@ def _read(base: int, text: str) -> Remembered:
     if not rest:
         return Remembered(mark)
     checksum, body = rest[:CHECKSUM_BYTES], rest[CHECKSUM_BYTES:]
-    if checksum != _checksum(base, mark, body):
+    if checksum != _checksum(place, base, mark, body):
         raise ValueError("damaged, or written beside another offset")
     data = iter(body)
     highest, incomplete = _read_map(base, data)
@@ -128,9 +137,9 @@ def _text(mark: Mark, rest: bytes) -> str:
 _BARE = {mark: Written(_text(mark, b""), whole=True) for mark in Mark}
 
 
-def _checksum(base: int, mark: Mark, body: bytes) -> bytes:
-    """Ties the body to its base: tools that mirror clusters copy the text beside an offset that they translated."""
-    return crc32(base.to_bytes(8, "big") + bytes([mark.value]) + body).to_bytes(CHECKSUM_BYTES, "big")
+def _checksum(place: bytes, base: int, mark: Mark, body: bytes) -> bytes:
+    """Ties the body to its place: tools that mirror clusters copy the text beside an offset that they translated."""
+    return crc32(place + base.to_bytes(8, "big") + bytes([mark.value]) + body).to_bytes(CHECKSUM_BYTES, "big")
 
 
 def _map(base: int, remembered: Remembered) -> bytes:

@@ -56,7 +56,7 @@ class Replier:
         self._index = index
         self._replies = Sender(producer, destinations, scribe, self._finish, self._replaced, self._keep)
         # A letter is no evidence to keep of another.
-        self._letters = Sender(producer, destinations, scribe, lambda _: None, lambda _, shorter: None, self._keep)
+        self._letters = Sender(producer, destinations, scribe, lambda _: None, lambda *_: None, self._keep)
         self._urgent = False
         self._waiting: list[Outcome] = []
         self._nbytes = 0

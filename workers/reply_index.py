@@ -74,12 +74,13 @@ class ReplyIndex:
             await asyncio.sleep(PAUSE_S)
 
     async def find(self, works: Sequence[Work]) -> list[Stored | None]:
-        """What was answered before, for each request; sets their fingerprints."""
+        """What was answered before, for each request; sets the fingerprints of those whose results are to be kept."""
+        if not self.up:
+            return [None] * len(works)
         for work in works:
             work.fingerprint = fingerprint(work.request)
         values: list[bytes | None] = []
-        if self.up:
-            await self._answered(self._read([self._key(work.request.id) for work in works], values))
+        await self._answered(self._read([self._key(work.request.id) for work in works], values))
         found = [_decode(value, work) for value, work in zip_longest(values, works)]
         self.hits += sum(each is not None for each in found)
         return found

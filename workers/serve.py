@@ -52,7 +52,9 @@ class Worker:
         self.stop = StopRequest()
         self._goodbyes = Budget(LEAVE_TIMEOUT_S)
         self.health.quiet = self.stop.quiet.is_set
-        self._cancels = Cancels(broker, self._topics, settings.clock_skew_allowance_s, self._cancelled)
+        self._cancels = cancels = Cancels(broker, self._topics, settings.clock_skew_allowance_s, self._cancelled)
+        self._metrics.left_out["cancels_unreadable"] = lambda: cancels.unreadable
+        self._metrics.left_out["cancels_crowded_out"] = lambda: cancels.crowded_out
 
     async def serve(self) -> Exit:
         """Serve until a signal.
@@ -107,6 +109,8 @@ class Worker:
         clients = await reach_kafka(self._broker, self._settings, self.health, stack, self._goodbyes)
         await see_to_topics(clients.admin, self._settings, specs)
         events = event_log(self._settings, clients.producer)
+        if events is not None:
+            self._metrics.left_out["events_dropped"] = lambda: events.dropped
         return Shared(self._broker, *clients, self._changed, self.stop.quiet, self.health.kafka_is_away, self._cancels,
                       Turn(), events, redis)  # fmt: skip
 

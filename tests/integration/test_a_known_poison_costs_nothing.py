@@ -5,25 +5,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import numpy as np
-from model_folders import DEADLY, python_model
+from model_folders import DEADLY, POISONABLE, python_model
 from worker_rig import running_worker
 
 from producer_sdk import Client, HeadraceError, Reply
 from producer_sdk.broker import Broker
 
-# Doubles; fails on 666. Each call is noted in the file named by the parameter `log`.
-POISONABLE = """
-class Model:
-    def load(self, context):
-        self.log = context.parameters["log"]
-
-    def predict(self, inputs):
-        with open(self.log, "a") as log:
-            log.write(" ".join(str(int(row[1])) for row in inputs["x"]) + "\\n")
-        if (inputs["x"][:, 0] == 666).any():
-            raise ValueError("cannot digest 666")
-        return {"y": inputs["x"] * 2}
-"""
 PLACE = 13
 MATES = [n for n in range(32) if n != PLACE]
 

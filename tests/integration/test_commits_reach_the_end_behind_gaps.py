@@ -7,21 +7,13 @@ import numpy as np
 import pytest
 from aiokafka import AIOKafkaProducer
 from model_folders import python_model
-from worker_rig import running_worker
+from worker_rig import committed, running_worker
 
 from producer_sdk import Client
 from producer_sdk.broker import Broker, TopicPartition
 from producer_sdk.kafka import KafkaBroker
 from producer_sdk.memory import MemoryBroker
 from producer_sdk.topics import Topics
-
-
-async def committed(broker: Broker, prefix: str) -> dict[TopicPartition, int]:
-    admin = broker.admin()
-    await admin.start()
-    found = await admin.committed(Topics(prefix).group("m"))
-    await admin.stop()
-    return {partition: each.offset for partition, each in found.items()}
 
 
 async def until_committed(broker: Broker, prefix: str, partition: TopicPartition, offset: int) -> None:

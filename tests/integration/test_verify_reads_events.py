@@ -6,7 +6,8 @@ import pytest
 from broker_clients import Clients
 from made_topics import MODEL, MadeTopics, made_topics
 
-from headrace.history import History, read_history
+from headrace.history import read_history
+from headrace.verify_facts import History
 from producer_sdk.broker import Outgoing
 from producer_sdk.event_records import CommittedOffset, Event, StartedRequest
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from model_folders import SLEEPY, python_model
-from worker_rig import running_worker, until
+from worker_rig import committed, running_worker, until
 
 from producer_sdk import Client, HeadraceError
 from producer_sdk.broker import Broker, BrokerError, CommitRefused, Outgoing, TopicPartition
@@ -87,14 +87,6 @@ async def test_a_commit_that_fails_is_made_again_and_nothing_is_lost(
         assert await numbers(client, 20) == list(range(20))
         await until(lambda: refusals < 0)
     assert sum((await committed(broker, prefix)).values()) == 20
-
-
-async def committed(broker: Broker, prefix: str) -> dict[TopicPartition, int]:
-    admin = broker.admin()
-    await admin.start()
-    found = await admin.committed(Topics(prefix).group("m"))
-    await admin.stop()
-    return {partition: each.offset for partition, each in found.items()}
 
 
 async def test_after_a_refused_commit_nothing_of_those_partitions_is_committed(

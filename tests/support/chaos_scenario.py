@@ -20,7 +20,7 @@ from producer_sdk.broker import Committed, Consumer, Outgoing, Topic, TopicParti
 from producer_sdk.tensors import Tensor
 from producer_sdk.topics import ReplyTo
 from producer_sdk.wire import Request, encode_request
-from workers.offset_map import decode
+from workers.offset_map import decode, place_of
 
 JOINED_S = 5.0  # the first worker has loaded its model and has its partitions
 LIVES_S = 30.0  # a worker that has not ended for so long will not
@@ -120,7 +120,8 @@ class Scene(World):
 
     def charges(self, partition: int = 0) -> Mapping[int, int]:
         """Failed attempts by offset, as the next owner of the partition would read them."""
-        return decode(*self.committed(partition)).attempts
+        place = TopicPartition(f"{PREFIX}.{MODEL}.async", partition)
+        return decode(*self.committed(partition), place_of(place)).attempts
 
     def committed(self, partition: int = 0, model: str = MODEL) -> Committed:
         group = self.broker._groups[self.topics.group(model)]

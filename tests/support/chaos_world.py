@@ -28,7 +28,7 @@ from producer_sdk.topics import Topics, derived_id
 from producer_sdk.wire import Refused
 from workers.drain import Exit
 from workers.event_log import EventLog
-from workers.offset_map import decode
+from workers.offset_map import decode, place_of
 from workers.retry_records import Origin
 from workers.runners.engine import ModelSpec, RetryPolicy
 from workers.serve import Worker
@@ -170,7 +170,7 @@ class World:
     def _check_commit(self, offsets: Mapping[TopicPartition, Committed]) -> None:
         """Nothing is called done that has no outcome, by the offset or by the map beside it, at every commit."""
         for partition, (base, text) in offsets.items():
-            remembered = decode(base, text)
+            remembered = decode(base, text, place_of(partition))
             end = base if remembered.highest is None else remembered.highest + 1
             for asked in (self.asked | self.retried).get(partition, []):
                 done = asked.offset < end and asked.offset not in remembered.incomplete

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from producer_sdk.broker import Committed, TopicPartition
 from workers.commit import PartitionLedger
-from workers.offset_map import Mark, Remembered, decode, encode
+from workers.offset_map import Mark, Remembered, decode, encode, place_of
 
 PARTITION = TopicPartition("headrace.m.async", 3)
 OPEN, CLOSED = encode(0, Remembered(Mark.OPEN)), encode(0, Remembered(Mark.CLOSED))
@@ -36,4 +36,4 @@ def next_owner(ledger: PartitionLedger, suspect_cap: int = 0, *, closed: bool = 
 
 def remembered_by(committed: Committed | None) -> Remembered:
     assert committed is not None
-    return decode(*committed)
+    return decode(*committed, place_of(PARTITION))

@@ -17,7 +17,7 @@ from producer_sdk.model_topics import model_topics
 from producer_sdk.system_topics import ensure_system_topics, events_topic
 from producer_sdk.topics import Topics, parse_reply_to
 from producer_sdk.wire import Request, encode_error, encode_reply, encode_request
-from workers.offset_map import Mark, Remembered, encode
+from workers.offset_map import Mark, Remembered, encode, place_of
 from workers.retry_records import RETRY_HEADERS
 
 MODEL = "m"
@@ -69,15 +69,16 @@ class MadeTopics:
         self, offset: int, *, topic: str | None = None, partition: int = 0, completed: Mapping[int, bool] | None = None
     ) -> None:
         """Commit for a partition of a topic, the async lane's unless named. `completed`: what the map says above it."""
-        text = ""
+        topic = topic or self.topics.requests(MODEL, "async")
+        place, text = TopicPartition(topic, partition), ""
         if completed is not None:
             incomplete = tuple(each for each, done in completed.items() if not done)
-            text = encode(offset, Remembered(Mark.CLOSED, max(completed), incomplete))
-        topic, owner = topic or self.topics.requests(MODEL, "async"), Owner()
+            text = encode(offset, Remembered(Mark.CLOSED, max(completed), incomplete), place_of(place))
+        owner = Owner()
         member = self.clients.broker.member(self.topics.group(MODEL), frozenset([topic]), owner)
         await member.start()
         await owner.until(lambda: bool(owner.owns))
-        await member.commit({TopicPartition(topic, partition): Committed(offset, text)})
+        await member.commit({place: Committed(offset, text)})
         await member.stop()
 
     async def verified(self) -> Report:

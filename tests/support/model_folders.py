@@ -16,10 +16,17 @@ class Model:
         return {"y": inputs["x"] * 2}
 """
 
-# Doubles; a row whose first number is 666 makes the whole batch fail, as a real model's raise does.
+# Doubles; a row whose first number is 666 makes the whole batch fail, as a real model's raise does. Each call is noted
+# in the file that the parameter `log` names, if any does.
 POISONABLE = """
 class Model:
+    def load(self, context):
+        self.log = context.parameters.get("log")
+
     def predict(self, inputs):
+        if self.log:
+            with open(self.log, "a") as log:
+                log.write(" ".join(str(int(row[1])) for row in inputs["x"]) + "\\n")
         if (inputs["x"][:, 0] == 666).any():
             raise ValueError("cannot digest 666")
         return {"y": inputs["x"] * 2}

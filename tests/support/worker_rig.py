@@ -14,7 +14,8 @@ from pathlib import Path
 import httpx
 
 from headrace.free_ports import free_port
-from producer_sdk.broker import Broker
+from producer_sdk.broker import Broker, TopicPartition
+from producer_sdk.topics import Topics
 from workers.drain import Exit
 from workers.serve import Worker
 from workers.settings import WorkerSettings
@@ -54,6 +55,15 @@ async def running_worker(
         worker.stop.signalled()
         code = await asyncio.wait_for(task, 20.0)
     assert code is expect
+
+
+async def committed(broker: Broker, prefix: str, model: str = "m") -> dict[TopicPartition, int]:
+    """The offsets that the model's group has committed."""
+    admin = broker.admin()
+    await admin.start()
+    found = await admin.committed(Topics(prefix).group(model))
+    await admin.stop()
+    return {partition: each.offset for partition, each in found.items()}
 
 
 async def until(holds: Callable[[], bool], timeout_s: float = 10.0) -> None:

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from headrace.checker import MOST_SHOWN, Report, check
-from headrace.history import Accepted, Buried, CommitMade, Finished, History, Moved, Sample, Seen, Started, Told
 from headrace.verify import document, sentences, verdict
+from headrace.verify_facts import Accepted, Buried, CommitMade, Finished, History, Moved, Sample, Seen, Started, Told
 from producer_sdk.broker import TopicPartition
 
 LANE, RETRY = TopicPartition("p.m.async", 0), TopicPartition("p.m.retry", 0)

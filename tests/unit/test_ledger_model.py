@@ -6,7 +6,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from producer_sdk.broker import Committed, TopicPartition
 from workers.commit import PartitionLedger
-from workers.offset_map import decode
+from workers.offset_map import decode, place_of
 
 PARTITION = TopicPartition("headrace.m.async", 0)
 
@@ -149,7 +149,7 @@ class Partition(RuleBasedStateMachine):
 
     @invariant()
     def the_committed_text_takes_nothing_for_done_that_is_not(self) -> None:
-        said = decode(*self.held)
+        said = decode(*self.held, place_of(PARTITION))
         if said.highest is not None:
             told_done = {offset for offset in self.log if self.held.offset <= offset <= said.highest}
             assert told_done - set(said.incomplete) <= self.done

@@ -3,7 +3,7 @@
 import pytest
 from ledgers import CLOSED, OPEN, PARTITION, committed_by, finish, ledger_with, next_owner, remembered_by
 
-from producer_sdk.broker import Committed
+from producer_sdk.broker import Committed, TopicPartition
 from workers.commit import PartitionLedger
 from workers.offset_map import Mark, Remembered
 
@@ -222,3 +222,10 @@ def test_suspects_that_are_gone_from_the_log_are_not_waited_for() -> None:
     owner.reached(7)
     assert not owner.expects_suspects
     assert owner.committable(closed=True) == Committed(7, CLOSED)
+
+
+def test_what_was_committed_for_another_partition_is_nothing_to_this_one() -> None:
+    ledger = ledger_with(5, 6, 7)
+    ledger.finish(6)
+    elsewhere = PartitionLedger(TopicPartition("headrace.m.async", 4), committed_by(ledger))
+    assert [elsewhere.take(offset) for offset in (5, 6, 7)] == [True] * 3
