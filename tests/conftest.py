@@ -3,6 +3,7 @@
 import os
 import re
 import secrets
+import signal
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -57,6 +58,12 @@ def prefix(request: pytest.FixtureRequest) -> str:
 def needs_kafka(item: pytest.Item) -> bool:
     """Whether a test asks for the shared broker or is marked as one that starts its own."""
     return "kafka" in getattr(item, "fixturenames", ()) or item.get_closest_marker("kafka") is not None
+
+
+def pytest_configure() -> None:
+    """Let Ctrl-C reach the processes of tests: a shell starts what it runs in the background with it ignored."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

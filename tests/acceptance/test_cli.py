@@ -97,7 +97,8 @@ def test_ctrl_c_cancels_what_was_asked_and_says_so(servers: str) -> None:
         assert asking.stdin is not None
         asking.stdin.write(body)
         asking.stdin.close()
-        time.sleep(3.0)
+        while not result("verify", "--model", "nobody-serves", servers)["accepted"]:
+            assert asking.poll() is None
         asking.send_signal(signal.SIGINT)
         assert asking.wait(20.0) == 130
         assert asking.stderr is not None
