@@ -36,6 +36,8 @@ class Work(Struct, eq=False, gc=False):
         arrived, expires: monotonic seconds; `expires` None never does.
         attempts: failed attempts so far, deaths and transient failures.
         deaths: those that ended a runner, or the worker, while it was in flight.
+        cost: what the model declares a request to cost; its rows where it declares nothing.
+        priority: 1 is served first; 0 where the model has no levels.
         alone: it has to run by itself, since it may be what kills the process that runs it.
         fingerprint: of its inputs, once somebody needed it; else empty.
     """
@@ -53,6 +55,8 @@ class Work(Struct, eq=False, gc=False):
     alone: bool = False
     fingerprint: bytes = b""
     deaths: int = 0
+    cost: float = 1.0
+    priority: int = 0
 
 
 class Rejected(Struct, frozen=True):

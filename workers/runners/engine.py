@@ -13,6 +13,8 @@ from producer_sdk.errors import Code, HeadraceError
 from producer_sdk.tensors import Array, Datatype
 from producer_sdk.wire import Scalar
 
+from .policies import BatchPolicy
+
 
 class TensorSpec(Struct, frozen=True):
     """One input or output of a model.
@@ -21,13 +23,28 @@ class TensorSpec(Struct, frozen=True):
         name: its name.
         datatype: Open Inference Protocol datatype.
         shape: without the batch axis; -1 is variable.
-        batched: rows lie along a leading axis; False for a tensor that is the same for the whole batch.
+        batched: rows lie along the batch axis; False for a tensor that is the same for the whole batch.
+        batch_axis: which axis of what the model takes and gives holds the rows; records always have them first.
+        pad_to: for an input: sizes that its one variable dimension is padded to; empty never pads. Larger ones than
+            the last are padded to its multiples.
+        pad_value: what it is padded with.
+        mask: an input that is padded with 0 alongside, or made here (1 for what is real) where requests lack it.
+        ragged: for an input: the variable leading dimensions of all records are laid end to end, without padding.
+        lengths: for a ragged input: the input that gets each record's length.
+        cut_like: for an output: the input whose padding is cut off again along this output's variable dimension.
     """
 
     name: str
     datatype: Datatype
     shape: tuple[int, ...]
     batched: bool = True
+    batch_axis: int = 0
+    pad_to: tuple[int, ...] = ()
+    pad_value: float = 0.0
+    mask: str | None = None
+    ragged: bool = False
+    lengths: str | None = None
+    cut_like: str | None = None
 
 
 class Signature(Struct, frozen=True):
@@ -81,6 +98,8 @@ class ModelSpec(Struct, frozen=True):
         dead_letter_codes: errors with these codes leave a dead letter beside the error reply.
         dedupe: `redis` answers a redelivered request from the reply index; None runs it again.
         retry: when and how often a transient failure is tried again.
+        batching: in which order requests run, and when batches close.
+        replicas: runners beside each other.
         warnings: what a person should know, one sentence each.
     """
 
@@ -103,6 +122,8 @@ class ModelSpec(Struct, frozen=True):
     dead_letter_codes: tuple[str, ...] = DEAD_LETTER_CODES
     dedupe: str | None = None
     retry: RetryPolicy = RetryPolicy()
+    batching: BatchPolicy = BatchPolicy()
+    replicas: int = 1
     warnings: tuple[str, ...] = ()
 
 
