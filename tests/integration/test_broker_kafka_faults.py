@@ -150,12 +150,12 @@ async def test_polls_end_in_time_while_others_drain(impatient: Clients) -> None:
     topic, producer, first, second = await impatient.topic(2), await impatient.producer(), Owner(), Owner()
     await impatient.member(topic, first)
     await first.until_it_owns(2)
-    first.on_revoked = lambda: asyncio.sleep(1.5)
+    first.on_revoked = lambda: asyncio.sleep(3.0)
     member = await impatient.member(topic, second)
     await producer.publish_batch(topic, 0, [Outgoing(None, b"x")])
     started = time.monotonic()
     assert not await member.poll(10, 0.2)
-    assert time.monotonic() - started < 0.6
+    assert time.monotonic() - started < 2.0
     await second.until_it_owns(1)
 
 

