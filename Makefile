@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+TESTS_AT_ONCE ?= 3
 SOURCES := benchmarks gateway headrace producer_sdk tests workers
 RUN_EXTRAS := worker,onnx,gateway,dev
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
@@ -40,10 +41,10 @@ demo: $(VENV)/.run
 	$(BIN)/python -m headrace.demo
 
 test: $(VENV)/.test
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses $(TESTS_AT_ONCE) --dist loadfile
 
 coverage: $(VENV)/.test
-	$(BIN)/python -m pytest --cov --cov-report=term
+	$(BIN)/python -m pytest --numprocesses $(TESTS_AT_ONCE) --dist loadfile --cov --cov-report=term
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .

@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import hypothesis
 import pytest
@@ -20,6 +21,7 @@ hypothesis.settings.load_profile("headrace")
 
 GIVEN_VARIABLE = "HEADRACE_TEST_BOOTSTRAP_SERVERS"
 BROKER_LINE = pytest.StashKey[str]()
+BROKERS_OF_OTHERS = pytest.StashKey[set[str]]()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +80,26 @@ def pytest_report_header() -> str:
     return f"brokers: in-memory, Apache Kafka {f'at {given}' if given else f'{KAFKA_VERSION}, started on first use'}"
 
 
+def brokers_used(config: pytest.Config) -> list[str]:
+    """The brokers that tests of this process have used."""
+    used = ["in-memory"] if "producer_sdk.testing" in sys.modules else []
+    return used + ([config.stash[BROKER_LINE]] if BROKER_LINE in config.stash else [])
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Let a process of a parallel run tell the one that reports."""
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["brokers"] = brokers_used(session.config)
+
+
+def pytest_testnodedown(node: Any) -> None:
+    """Gather what the processes of a parallel run have told."""
+    told = node.config.stash.setdefault(BROKERS_OF_OTHERS, set())
+    told.update(getattr(node, "workeroutput", {}).get("brokers", ()))
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Say which brokers the run has used."""
-    used = ["in-memory"] if "producer_sdk.testing" in sys.modules else []
-    used += [config.stash[BROKER_LINE]] if BROKER_LINE in config.stash else []
-    terminalreporter.write_line(f"brokers: {', '.join(used) or 'none'}")
+    used = {*brokers_used(config), *config.stash.get(BROKERS_OF_OTHERS, ())}
+    terminalreporter.write_line(f"brokers: {', '.join(sorted(used)) or 'none'}")
