@@ -8,7 +8,7 @@ RUN_EXTRAS := worker,onnx,gateway,dev
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test coverage lint check chaos bench clean
+.PHONY: help install demo test coverage lint check chaos bench bench-peers clean
 
 help:
 	@echo "make demo     real models on a local Kafka, asked through the SDK and over HTTP"
@@ -17,7 +17,8 @@ help:
 	@echo "make chaos    every fault we can inject, on a real Apache Kafka, one line each; about 20 minutes"
 	@echo "make check    lint, types, generated files, sizes"
 	@echo "make lint     ruff alone"
-	@echo "make bench    the benchmarks, on a machine that does nothing else"
+	@echo "make bench    the benchmarks, on a machine that does nothing else; about 10 minutes"
+	@echo "make bench-peers headrace beside other servers and queues, each installed on first use"
 	@echo "make install  .venv with everything for working on headrace"
 	@echo "make clean    remove .venv and all that was built"
 
@@ -60,6 +61,9 @@ chaos: $(VENV)/.test
 
 bench: $(VENV)/.test
 	$(BIN)/python -m benchmarks
+
+bench-peers: $(VENV)/.test
+	$(BIN)/python -m benchmarks.peers
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .cache

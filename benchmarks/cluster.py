@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Self
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.errors import CommitFailedError
 
 REQUEST_PARTITIONS = 4
 REPLY_PARTITIONS = 32
 REPLY_PARTITION = 7
 FILL_BATCH_BYTES = 256 * 1024
 READ_LIMIT_MS = 10_000
+REWIND_LIMIT_S, REWIND_PAUSE_S = 40.0, 0.5
 # A new broker's group coordinator is not there at first, which aiokafka calls an error; what really fails raises.
 logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
 
@@ -61,7 +64,21 @@ class Cluster:
             await asyncio.gather(*sends)
 
     async def rewind(self, group: str, topic: str) -> None:
-        """Have an empty group begin at the first record again."""
+        """Have a group begin at the first record again, once it is empty: who was killed is a member for a while yet.
+
+        Raises CommitFailedError when it has members for REWIND_LIMIT_S.
+        """
+        ends = time.monotonic() + REWIND_LIMIT_S
+        while True:
+            try:
+                await self._commit_starts(group, topic)
+                return
+            except CommitFailedError:
+                if time.monotonic() > ends:
+                    raise
+                await asyncio.sleep(REWIND_PAUSE_S)
+
+    async def _commit_starts(self, group: str, topic: str) -> None:
         places = [TopicPartition(topic, partition) for partition in range(REQUEST_PARTITIONS)]
         consumer = AIOKafkaConsumer(bootstrap_servers=self.servers, group_id=group, enable_auto_commit=False)
         await consumer.start()

@@ -28,11 +28,19 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """What the samples amount to: replies per second, and CPU microseconds per reply of all programs together."""
+    """What the samples amount to: replies per second, and CPU microseconds per reply of all programs together.
+
+    `whole_per_s` is the rate from the first sample with a reply to the one that saw the last.
+    """
 
     per_s: float
     cpu_us: float
     replies: int
+    whole_per_s: float
+
+    def of_rows(self, rows: int) -> Drain:
+        """The same by rows, where each reply has so many."""
+        return Drain(self.per_s * rows, self.cpu_us / rows, self.replies, self.whole_per_s * rows)
 
 
 class TooShort(Exception):
@@ -47,10 +55,18 @@ def measure(samples: Sequence[Sample], total: int, shares: tuple[float, float] =
     """
     inside = [sample for sample in samples if sample.replies > 0 and shares[0] <= sample.replies / total < shares[1]]
     if len(inside) < LEAST_SAMPLES or inside[0].replies == inside[-1].replies:
-        raise TooShort(f"{len(inside)} samples of {SAMPLE_S} s saw the drain of {total}: give more --requests.")
+        raise TooShort(f"{len(inside)} samples of {SAMPLE_S} s saw the drain of {total}: give more --rows.")
     first, last = inside[0], inside[-1]
     replies = last.replies - first.replies
-    return Drain(replies / (last.at_s - first.at_s), (last.cpu_s - first.cpu_s) * 1e6 / replies, replies)
+    cpu_us = (last.cpu_s - first.cpu_s) * 1e6 / replies
+    return Drain(replies / (last.at_s - first.at_s), cpu_us, replies, _whole(samples))
+
+
+def _whole(samples: Sequence[Sample]) -> float:
+    """Replies per second over all samples with replies; the last sample may be up to SAMPLE_S late."""
+    begun = [sample for sample in samples if sample.replies > 0]
+    first, last = begun[0], next(sample for sample in begun if sample.replies == begun[-1].replies)
+    return (last.replies - first.replies) / (last.at_s - first.at_s)
 
 
 async def watch(cluster: Cluster, programs: Sequence[Served], replies_topic: str, first: int, total: int) -> Drain:

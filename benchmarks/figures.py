@@ -5,39 +5,52 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from msgspec import Struct
+
+from benchmarks.latencies import Summary
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to drain: so many single-row requests, batches of at most `batch` rows, shared by `workers` processes."""
+    """What to drain: so many single rows of a model, by these variants of headrace (and the naive loop) in turn.
+
+    `batch` is the most rows of a batch where a variant does not say; `raw_processes` share what raw measures.
+    """
 
     model: str
-    requests: int
+    rows: int
     batch: int
-    workers: int
+    raw_processes: int
     runs: int
     systems: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """One system's figures in each run; raw has only `per_s`, in inferences per second."""
+    """One system's figures in each run; raw has only `per_s`, in rows per second.
+
+    `whole_per_s` is from the first reply to the last, where `per_s` leaves both ends out.
+    """
 
     system: str
     per_s: Sequence[float]
     cpu_us: Sequence[float] = ()
     batch_rows: Sequence[float] = ()
+    whole_per_s: Sequence[float] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Drained:
-    """One model's figures."""
+    """One model's figures. `failed` has a sentence for each system that did not do what it should."""
 
     plan: Plan
     raw: Figures
     systems: Sequence[Figures]
+    failed: Sequence[str] = ()
 
     def system(self, name: str) -> Figures | None:
-        return next((each for each in self.systems if each.system == name), None)
+        """The figures of a system, raw among them."""
+        return next((each for each in (self.raw, *self.systems) if each.system == name), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,3 +59,17 @@ class RoundTrip:
 
     echo_s: Sequence[float]
     headrace_s: Sequence[float]
+
+
+class GatewayFigures(Struct, frozen=True):
+    """One model: a load for each number of connections, one connection alone, and the SDK's p50 beside it."""
+
+    model: str
+    closed: dict[int, Summary]
+    idle: Summary
+    sdk_p50_ms: float
+
+    @property
+    def added_ms(self) -> float:
+        """What a request over HTTP takes longer than one through the SDK, both idle."""
+        return self.idle.p50_ms - self.sdk_p50_ms

@@ -6,8 +6,11 @@ import asyncio
 import os
 import signal
 import sys
+import tempfile
 import urllib.request
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from urllib.error import URLError
 
 import psutil
@@ -30,8 +33,18 @@ class ProgramError(Exception):
 class Program:
     """One run of `python -m MODULE ARGUMENTS`, which ends with this process. Belongs to one event loop."""
 
-    def __init__(self, module: str, *arguments: str) -> None:
-        self._command = [sys.executable, "-P", "-m", module, *arguments]
+    def __init__(
+        self,
+        module: str,
+        *arguments: str,
+        python: str = sys.executable,
+        environment: Mapping[str, str] = MappingProxyType({}),
+        quiet: bool = False,
+    ) -> None:
+        """`python` is the interpreter that runs it; `environment` adds to ours; `quiet` keeps its stderr for itself."""
+        self._command = [python, "-P", "-m", module, *arguments]
+        self._variables = environment
+        self._said = tempfile.TemporaryFile() if quiet else None  # noqa: SIM115 - as long as the program
         self._process: asyncio.subprocess.Process | None = None
         self._tree: list[psutil.Process] = []
 
@@ -43,7 +56,8 @@ class Program:
             *self._command,
             stdin=asyncio.subprocess.DEVNULL if KERNEL_CAN else asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
-            env=_environment(),
+            stderr=self._said,
+            env=_environment() | dict(self._variables),
             start_new_session=True,
         )
 
@@ -92,10 +106,40 @@ class Program:
         if code != 0:
             raise ProgramError(f"{self} ended with exit code {code}.")
 
+    def last_words(self) -> str:
+        """The last line of what a quiet program wrote to its stderr; empty where there is none."""
+        if self._said is None:
+            return ""
+        self._said.seek(0)
+        lines = self._said.read().decode(errors="replace").strip().splitlines()
+        return lines[-1][:300] if lines else ""
+
     def kill(self) -> None:
         """End it now, if it runs."""
         if self._process is not None and self._process.returncode is None:
             self._process.kill()
+
+    async def abandon(self) -> None:
+        """End it now, if it runs, and wait until it has ended."""
+        self.kill()
+        if self._process is not None:
+            await self._process.wait()
+
+    async def end(self, patience_s: float = 5.0) -> None:
+        """End a foreign program by TERM, whatever its exit code, and what it started by KILL after `patience_s`."""
+        if self._process is None:
+            return
+        if self._process.returncode is None:
+            self._process.send_signal(signal.SIGTERM)
+            try:
+                await asyncio.wait_for(self._process.wait(), patience_s)
+            except TimeoutError:
+                pass  # the group is killed below
+        try:
+            os.killpg(self._process.pid, signal.SIGKILL)  # it leads a session of its own
+        except ProcessLookupError:
+            pass  # nothing is left of it
+        await self._process.wait()
 
     def __str__(self) -> str:
         return " ".join(self._command[2:5])
@@ -118,7 +162,7 @@ class Served(Program):
 class HeadraceWorker(Served):
     """`headrace worker` as users start it, for one model, in the default isolation."""
 
-    def __init__(self, servers: str, models: Path, model: str, prefix: str) -> None:
+    def __init__(self, servers: str, models: Path, model: str, prefix: str, flags: Sequence[str] = ()) -> None:
         self._admin_port = free_port()
         self._model = model
         super().__init__(
@@ -126,6 +170,7 @@ class HeadraceWorker(Served):
             *("--models", str(models), "--model", model, "--partitions", str(REQUEST_PARTITIONS)),
             *("--admin-host", "127.0.0.1", "--admin-port", str(self._admin_port)),
             *("--endpoint-lag-s", "0", "--log-level", "warning"),
+            *flags,
         )
 
     async def ready(self) -> None:
@@ -139,12 +184,16 @@ class HeadraceWorker(Served):
         raise ProgramError(f"{self} was not ready after {START_LIMIT_S:.0f} s.")
 
     async def finish(self) -> float:
-        page = await asyncio.to_thread(self._page, "metrics") or ""
+        metrics = await self.metrics()
         await self.stop()
-        values = dict(line.rsplit(" ", 1) for line in page.splitlines() if not line.startswith("#"))
+        return metrics["headrace_batch_rows_sum"] / metrics["headrace_batch_rows_count"]
+
+    async def metrics(self) -> dict[str, float]:
+        """The model's metrics that have no label but the model."""
+        page = await asyncio.to_thread(self._page, "metrics") or ""
+        lines = [line.rsplit(" ", 1) for line in page.splitlines() if not line.startswith("#")]
         label = f'{{model="{self._model}"}}'
-        batches = float(values[f"headrace_batch_rows_count{label}"])
-        return float(values[f"headrace_batch_rows_sum{label}"]) / batches
+        return {name.removesuffix(label): float(value) for name, value in lines if name.endswith(label)}
 
     def _page(self, name: str) -> str | None:
         try:

@@ -19,6 +19,7 @@ from producer_sdk.wire import Request, decode_reply, encode_request
 Array = NDArray[Any]
 TENANT = "benchmark"
 TOLERANCE = 1e-4
+_NIL = b"\xc0"
 
 
 class WrongReply(Exception):
@@ -27,7 +28,7 @@ class WrongReply(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a reply says: the request's number, and the outputs of its row."""
+    """What a reply says: the request's number, and the outputs of its rows, with a leading axis."""
 
     number: int
     outputs: Mapping[str, Array]
@@ -38,6 +39,7 @@ class Form(Protocol):
 
     def request(self, subject: Subject, number: int, reply_to: ReplyTo) -> bytes: ...
     def answer(self, value: bytes) -> Answer: ...
+    def good(self, value: bytes, end: int) -> bytes: ...
 
 
 def request_id(number: int) -> str:
@@ -50,17 +52,24 @@ def _number(id: str) -> int:
 
 
 class HeadraceForm:
-    """The wire of headrace, through the SDK's own functions."""
+    """The wire of headrace, through the SDK's own functions; `rows` samples a record."""
+
+    def __init__(self, rows: int = 1) -> None:
+        self._rows = rows
 
     def request(self, subject: Subject, number: int, reply_to: ReplyTo) -> bytes:
-        inputs = {name: Tensor.from_array(array) for name, array in subject.row(number).items()}
+        inputs = {name: Tensor.from_array(array) for name, array in subject.row(number, self._rows).items()}
         return encode_request(Request(request_id(number), inputs, reply_to=reply_to, tenant=TENANT))
 
     def answer(self, value: bytes) -> Answer:
         reply = decode_reply(value)
         if isinstance(reply, HeadraceError):
             raise WrongReply(f"A reply is an error: {reply.code}: {reply.message}")
-        return Answer(_number(reply.id), {name: array[0] for name, array in reply.outputs.items()})
+        return Answer(_number(reply.id), reply.outputs)
+
+    def good(self, value: bytes, end: int) -> bytes:
+        """What follows the id, which ends at `end`, in every reply that is no error: model, version, and no code."""
+        return value[end : value.index(_NIL, end) + 1]
 
 
 class NaiveForm:
@@ -85,15 +94,20 @@ class NaiveForm:
     def answer(self, value: bytes) -> Answer:
         reply = msgpack.unpackb(value)
         output = np.frombuffer(reply["data"], reply["dtype"]).reshape(reply["shape"])
-        return Answer(_number(reply["id"]), {reply["output"]: output})
+        return Answer(_number(reply["id"]), {reply["output"]: output[np.newaxis]})
+
+    def good(self, value: bytes, end: int) -> bytes:
+        """Nothing: the naive loop knows no error replies."""
+        return b""
 
 
-def check_answers(answers: list[Answer], expected: Mapping[str, Array]) -> None:
-    """Raises WrongReply unless each answer has the right value and no request is answered twice."""
+def check_answers(answers: list[Answer], expected: Mapping[str, Array], rows: int = 1) -> None:
+    """Raises WrongReply unless each answer, of `rows` rows, has the right value and no request is answered twice."""
     if len({answer.number for answer in answers}) != len(answers):
         raise WrongReply("A request was answered twice.")
     for answer in answers:
+        first = answer.number * rows % ROWS_KEPT
         for name, output in answer.outputs.items():
-            right = expected[name][answer.number % ROWS_KEPT]
+            right = expected[name][first : first + rows]
             if output.shape != right.shape or not np.allclose(output, right, rtol=TOLERANCE, atol=TOLERANCE):
-                raise WrongReply(f"Request {answer.number} got a wrong {name}: {output[:4]}, not {right[:4]}.")
+                raise WrongReply(f"Request {answer.number} got a wrong {name}: {output[0, :4]}, not {right[0, :4]}.")

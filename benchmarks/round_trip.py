@@ -99,7 +99,7 @@ async def headrace_call(servers: str, subject: Subject) -> AsyncIterator[Call]:
     """One round through the SDK and the worker; its first answer is checked."""
     async with Client(servers, prefix=PREFIX) as client:
         first = await client.infer("mlp", subject.row(0))
-        check_answers([Answer(0, {name: array[0] for name, array in first.outputs.items()})], subject.answers(1))
+        check_answers([Answer(0, first.outputs)], subject.answers(1))
 
         async def call(number: int) -> object:
             return await client.infer("mlp", subject.row(number % ROWS_KEPT))

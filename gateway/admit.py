@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
+from typing import NamedTuple, TypeVar
 
+from producer_sdk.announcements import Announcement
 from producer_sdk.errors import QueueFull
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+class Queue(NamedTuple):
+    """Requests of one priority level of a model; level 0 holds those whose level has no limit of its own."""
+
+    level: int
+    limit: int
 
 
 class Admission:
@@ -14,6 +25,7 @@ class Admission:
     Attributes:
         inflight: HTTP requests being answered, whatever they ask.
         inflight_by_model: inference requests on their way to a model and back, by model.
+        inflight_by_queue: those of them whose model bounds its queue, by model and priority level.
         body_bytes: bytes of request bodies held.
     """
 
@@ -23,6 +35,7 @@ class Admission:
         self._max_bytes = max_body_bytes_held
         self.inflight = 0
         self.inflight_by_model: dict[str, int] = {}
+        self.inflight_by_queue: dict[tuple[str, int], int] = {}
         self.body_bytes = 0
 
     def enter(self) -> None:
@@ -52,24 +65,49 @@ class Admission:
         self.body_bytes -= body_bytes
 
     @contextmanager
-    def slot(self, model: str) -> Iterator[None]:
-        """One of the model's places, for as long as its request is on its way.
+    def slot(self, model: str, queue: Queue | None = None) -> Iterator[None]:
+        """One of the model's places, and of its queue's, for as long as its request is on its way.
 
         Raises:
-            QueueFull: the model has as many requests on their way as it may.
+            QueueFull: the model, or this queue of it, has as many requests on their way as it may.
         """
         taken = self.inflight_by_model.get(model, 0)
         if taken >= self._max_per_model:
             raise QueueFull(f"model '{model}' has {taken} requests on their way, as many as it may: try again later")
-        self.inflight_by_model[model] = taken + 1
+        key = None if queue is None else (model, queue.level)
+        if queue is not None and self.inflight_by_queue.get((model, queue.level), 0) >= queue.limit:
+            of_level = f" of priority {queue.level}" if queue.level else ""
+            raise QueueFull(
+                f"model '{model}' has {queue.limit} requests{of_level} waiting, its max_queue_size: try again later"
+            )
+        _enter(self.inflight_by_model, model)
+        if key is not None:
+            _enter(self.inflight_by_queue, key)
         try:
             yield
         finally:
-            self._free(model)
+            _leave(self.inflight_by_model, model)
+            if key is not None:
+                _leave(self.inflight_by_queue, key)
 
-    def _free(self, model: str) -> None:
-        left = self.inflight_by_model[model] - 1
-        if left:
-            self.inflight_by_model[model] = left
-        else:
-            del self.inflight_by_model[model]
+
+def _enter(counts: dict[Key, int], key: Key) -> None:
+    counts[key] = counts.get(key, 0) + 1
+
+
+def _leave(counts: dict[Key, int], key: Key) -> None:
+    left = counts[key] - 1
+    if left:
+        counts[key] = left
+    else:
+        del counts[key]
+
+
+def queue_of(announcement: Announcement, priority: object) -> Queue | None:
+    """The queue that a request with this parameter `priority` waits in; None where the model does not bound it."""
+    limits = announcement.queue_limits
+    if not limits:
+        return None
+    level = priority if isinstance(priority, int) and priority > 0 else announcement.default_priority
+    level = level if level in limits else 0
+    return Queue(level, limits[level]) if level in limits else None

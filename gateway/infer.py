@@ -11,7 +11,7 @@ from producer_sdk import Client
 from producer_sdk.errors import Cancelled, DeadlineExceeded, InvalidRequest
 from producer_sdk.wire import Reply
 
-from .admit import Admission
+from .admit import Admission, queue_of
 from .ask import Ask
 from .body import read_body
 from .call import Answer, Call, Receive, header
@@ -70,7 +70,8 @@ class Inference:
                 check_inputs(ask.served.signature, ask.inputs)  # 4
                 check_outputs(ask.served.signature, ask.outputs)
             deadline_s = self._deadline_s(call, ask)
-            with self._admission.slot(ask.served.name):  # 5
+            queue = queue_of(ask.served.announcement, ask.options.parameters.get("priority"))
+            with self._admission.slot(ask.served.name, queue):  # 5
                 reply = await unless_gone(call.receive, self._call(ask, deadline_s))  # 6
         finally:
             self._admission.drop(len(body))

@@ -24,13 +24,15 @@ def check_inputs(announcement: Announcement, inputs: Mapping[str, Tensor]) -> No
     for expected in announcement.inputs:
         tensor = inputs.get(expected.name)
         if tensor is None:
+            if expected.optional:
+                continue
             raise InvalidRequest(f"input '{expected.name}' is missing: the model takes {_names(announcement.inputs)}")
         _check_tensor(expected, tensor)
         if expected.batched:
             rows.setdefault(tensor.shape[0], expected.name)
-    if len(inputs) > len(announcement.inputs):
-        known = {expected.name for expected in announcement.inputs}
-        extra = next(name for name in inputs if name not in known)
+    known = {expected.name for expected in announcement.inputs}
+    extra = next((name for name in inputs if name not in known), None)
+    if extra is not None:
         raise InvalidRequest(f"there is no input {extra[:80]!r}: the model takes {_names(announcement.inputs)}")
     _check_rows(rows, announcement.max_batch_size)
 

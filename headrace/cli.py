@@ -22,6 +22,7 @@ VERBS = {
     "models": "List the models being served; check a model directory.",
     "topics": "Create a model's topics; list topics.",
     "verify": "Account for every request of a model: answered, dead, waiting or lost.",
+    "simulate": "Predict latencies under other batching settings, from recorded or made-up requests.",
     "kafka": "Run a local Apache Kafka alone.",
     "version": "Say which headrace this is.",
 }

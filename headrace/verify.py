@@ -13,7 +13,7 @@ from headrace.checker import Report, check
 from headrace.cli import Json, plain_app
 from headrace.flags import verb
 from headrace.history import Progress, read_history
-from headrace.models import print_line
+from headrace.print_table import print_line
 from headrace.verify_evidence import spot
 from producer_sdk.broker import TopicPartition
 from producer_sdk.settings import KafkaSettings

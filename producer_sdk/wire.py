@@ -36,7 +36,7 @@ SHOWN_BYTES = 16
 
 _NOTHING = Raw(b"\xc0")
 _UNREADABLE = (msgspec.MsgspecError, RecursionError, ValueError)
-_UNWRITABLE = (msgspec.MsgspecError, RecursionError, ValueError, TypeError, OverflowError)
+UNWRITABLE = (msgspec.MsgspecError, RecursionError, ValueError, TypeError, OverflowError)
 
 
 class Form(Enum):
@@ -168,7 +168,7 @@ def encode_request(request: Request) -> bytes:
     )
     try:
         return _encoder.encode(envelope)
-    except _UNWRITABLE as err:
+    except UNWRITABLE as err:
         raise InvalidRequest(f"the request cannot be written: {err}", id=request.id) from err
 
 
@@ -231,7 +231,7 @@ def encode_reply(
     """
     try:
         return _encoder.encode((WIRE_VERSION, id, model, version, None, None, parameters, outputs))
-    except _UNWRITABLE as err:
+    except UNWRITABLE as err:
         raise InferenceFailed(f"the model's reply cannot be written: {err}", id=id) from err
 
 

@@ -13,6 +13,8 @@ from producer_sdk.errors import HeadraceError
 from producer_sdk.wire import sendable
 
 from .runners.engine import Loaded, ModelSpec, TensorSpec
+from .runners.policies import BatchPolicy
+from .runners.variable import asked
 
 MAX_REASON_CHARS = 1000
 _log = logging.getLogger("headrace.worker")
@@ -38,19 +40,27 @@ def announcement(
         at_ms=now_ms,
         heartbeat_s=heartbeat_s,
         platform=loaded.platform if loaded else "",
-        inputs=tuple(map(_tensor, loaded.signature.inputs)) if loaded else (),
+        inputs=tuple(_tensor(*each) for each in asked(loaded.signature.inputs)) if loaded else (),
         outputs=tuple(map(_tensor, loaded.signature.outputs)) if loaded else (),
         max_batch_size=loaded.max_batch_size if loaded else 0,
         max_record_bytes=max_record_bytes,
         v1_input=spec.v1_input,
         v1_output=spec.v1_output,
         default_deadline_s=spec.default_deadline_s,
+        queue_limits=queue_limits(spec.batching),
+        default_priority=spec.batching.default_priority,
         reason=sendable(reason[:MAX_REASON_CHARS]),
     )
 
 
-def _tensor(spec: TensorSpec) -> TensorAnnouncement:
-    return TensorAnnouncement(spec.name, spec.datatype, spec.shape, spec.batched)
+def queue_limits(policy: BatchPolicy) -> dict[int, int]:
+    """Most requests of each priority level that a gateway lets wait; 0 stands for levels without their own queue."""
+    queues = {0: policy.queue, **policy.queues}
+    return {level: queue.max_queue_size for level, queue in queues.items() if queue.max_queue_size}
+
+
+def _tensor(spec: TensorSpec, optional: bool = False) -> TensorAnnouncement:
+    return TensorAnnouncement(spec.name, spec.datatype, spec.shape, spec.batched, optional)
 
 
 def standing(state: ModelState, reason: str, quiet: bool, assigned: bool) -> tuple[ModelState, str]:

@@ -1,175 +1,221 @@
-"""The bounded waiting room of one model: ordered by lane and deadline, apart by bucket."""
+"""The bounded waiting room of one model, which gives the batches. Pure."""
 
 from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable
-from heapq import heapify, heappop, heappush
+from collections.abc import Callable, Iterator
 from itertools import count
 
 from producer_sdk.topics import Lane
 
-from .batch import Waiting
+from .batch import NOTHING_KNOWN, BatchRule, RunTimesLike
+from .line import Entry
+from .next_batch import NextBatch
+from .queue_policy import has_timeouts, overdue_at, queue_of
+from .runners.policies import BatchPolicy, Overdue
 from .waiting_room import WaitingRoom
 from .work import Batch, Work
 
 PATIENCE_S = 60.0  # a request without a deadline is ordered as if it had this one, so that it cannot starve
 LEAST_USUAL = 512
 USUAL_BATCHES = 4  # fills the next batch while one runs and one lies ready; more alive at once costs cache misses
-_RANK = {lane: rank for rank, lane in enumerate(Lane)}
-
-_Entry = tuple[int, float, int, Work]
+_OWN_PART = 8  # a lane may always use one part in so many of the bytes, whatever the others use
 
 
 def usual_requests(max_batch_size: int) -> int:
-    """How many requests may wait where no setting says so."""
+    """How many requests of a lane may wait where no setting says so."""
     return max(LEAST_USUAL, USUAL_BATCHES * max_batch_size)
 
 
-class _Bucket:
-    """Requests that may share a batch, most urgent first, with their sums."""
-
-    __slots__ = ("expires", "heap", "nbytes", "oldest", "rows", "stale")
-
-    def __init__(self) -> None:
-        self.heap: list[_Entry] = []
-        self.rows = self.nbytes = 0
-        self.oldest = self.expires = math.inf
-        self.stale = False  # oldest and expires may be of requests that have left
-
-    def add(self, entry: _Entry) -> None:
-        work = entry[3]
-        heappush(self.heap, entry)
-        self.rows += work.rows
-        self.nbytes += work.nbytes
-        self.oldest = min(self.oldest, work.arrived)
-        if work.expires is not None:
-            self.expires = min(self.expires, work.expires)
-
-    def take(self, max_rows: int, max_bytes: int) -> tuple[list[Work], int, int]:
-        works: list[Work] = []
-        rows = nbytes = 0
-        heap = self.heap
-        while heap:
-            work = heap[0][3]
-            if works and (rows + work.rows > max_rows or nbytes + work.nbytes > max_bytes):
-                break
-            heappop(heap)
-            works.append(work)
-            rows += work.rows
-            nbytes += work.nbytes
-        self.rows -= rows
-        self.nbytes -= nbytes
-        self.stale = True
-        return works, rows, nbytes
-
-    def take_out(self, leaves: Callable[[Work], bool]) -> list[Work]:
-        leaving = [entry[3] for entry in self.heap if leaves(entry[3])]
-        if leaving:
-            self.heap = [entry for entry in self.heap if not leaves(entry[3])]
-            heapify(self.heap)
-            self.rows -= sum(work.rows for work in leaving)
-            self.nbytes -= sum(work.nbytes for work in leaving)
-            self.stale = True
-        return leaving
-
-    def waiting(self, max_rows: int) -> Waiting:
-        if self.stale and self.rows < max_rows:  # a full bucket closes at once: its times do not matter
-            works = [entry[3] for entry in self.heap]
-            self.oldest = min((work.arrived for work in works), default=math.inf)
-            self.expires = min((work.expires for work in works if work.expires is not None), default=math.inf)
-            self.stale = False
-        return Waiting(self.rows, self.nbytes, self.oldest, self.expires)
-
-
 class Backlog(WaitingRoom):
-    """Requests that wait for a batch. Pure; one event loop touches it.
+    """Requests that wait for a batch. One event loop touches it; time is passed in.
 
-    Only requests of one bucket (same variable dimensions, same unbatched inputs) can share a batch; the bucket whose
-    first request is most urgent runs next. A request that was in flight when a runner died waits apart and runs alone,
-    before the others.
+    Only requests of one bucket (same variable dimensions, same unbatched inputs) can share a batch. Lanes share the
+    device by weight, tenants of a lane evenly, and the requests of one go by deadline. A request that was in flight
+    when a runner died waits apart and runs alone, before the others; so does one that is overdue, where the model wants
+    that.
+
+    Whoever takes batches calls `take_expired` and `take_hopeless` first when `next_change` has come.
+
+    Attributes:
+        max_requests: most of one lane that may wait.
+        max_bytes: most input bytes of all that wait.
+        doubts_run_times: nothing has run lately, so that what was learned may be out of date: nobody is refused for it.
     """
 
-    def __init__(self, max_requests: int, max_bytes: int) -> None:
+    def __init__(
+        self,
+        max_requests: int,
+        max_bytes: int,
+        policy: BatchPolicy = BatchPolicy(),  # noqa: B008 (frozen)
+        run_times: RunTimesLike = NOTHING_KNOWN,
+        row_cap: Callable[[object], int] | None = None,
+    ) -> None:
         super().__init__()
         self.max_requests = max_requests
         self.max_bytes = max_bytes
-        self.nbytes = 0
-        self._size = 0
-        self._buckets: dict[object, _Bucket] = {}
-        self._alone: deque[Work] = deque()
+        self.doubts_run_times = False
+        self._policy = policy
+        self._ranked = has_timeouts(policy) or policy.priority_levels > 0 or policy.preserve_ordering
+        self._next = NextBatch(policy, run_times, row_cap)
+        self._apart: deque[Work] = deque()
         self._sequence = count()
+        self._next_overdue = math.inf
+        self._last_hope = math.inf  # until then nobody is hopeless, as far as is known
+
+    @property
+    def rule(self) -> BatchRule:
+        """The bounds of a batch."""
+        return self._next.rule
+
+    @rule.setter
+    def rule(self, rule: BatchRule) -> None:
+        self._next.rule = rule
 
     def __len__(self) -> int:
-        return self._size
+        return len(self._apart) + sum([len(queue) for queue in self._next.queues.values()])
 
     @property
-    def room(self) -> int:
-        """Requests that still fit; 0 when the bytes are used up."""
-        return 0 if self.nbytes >= self.max_bytes else max(0, self.max_requests - self._size)
+    def nbytes(self) -> int:
+        """Input bytes of all that wait."""
+        return sum([work.nbytes for work in self._apart]) + sum([queue.nbytes for queue in self._next.queues.values()])
 
-    @property
-    def half_empty(self) -> bool:
+    def room(self, lane: Lane) -> int:
+        """Requests of a lane that still fit; 0 when the bytes are used up."""
+        own, total = self._next.queues[lane].nbytes, self.nbytes
+        if own >= self.max_bytes // _OWN_PART and total >= self.max_bytes - 2 * (self.max_bytes // _OWN_PART):
+            return 0
+        return max(0, self.max_requests - self._requests(lane))
+
+    def half_empty(self, lane: Lane) -> bool:
         """Whether intake that was stopped may go on: one haul for many requests costs far less than one for each."""
-        return self._size <= self.max_requests // 2 and self.nbytes <= self.max_bytes // 2
+        own, total = self._next.queues[lane].nbytes, self.nbytes
+        bytes_are = total <= self.max_bytes // 2 or own <= self.max_bytes // (2 * _OWN_PART)
+        return bytes_are and self._requests(lane) <= self.max_requests // 2
+
+    def _requests(self, lane: Lane) -> int:
+        apart = sum([work.lane is lane for work in self._apart]) if self._apart else 0
+        return len(self._next.queues[lane]) + apart
 
     def add(self, work: Work) -> None:
+        """A request waits from now on."""
         expires = work.expires
-        if expires is not None and expires < self.earliest_expiry:
-            self.earliest_expiry = expires
-        self._size += 1
-        self.nbytes += work.nbytes
         if work.alone:
-            self._alone.append(work)
-            return
-        bucket = self._buckets.get(work.bucket)
-        if bucket is None:
-            bucket = self._buckets[work.bucket] = _Bucket()
-        urgency = work.arrived + PATIENCE_S if expires is None else expires
-        bucket.add((_RANK[work.lane], urgency, next(self._sequence), work))
-
-    def next_up(self, max_rows: int) -> Waiting | None:
-        """What the batch rule needs to know of the bucket that runs next; None when nothing waits."""
-        if self._alone:
-            work = self._alone[0]
-            return Waiting(work.rows, work.nbytes, work.arrived, alone=True)
-        return self._buckets[self._most_urgent()].waiting(max_rows) if self._buckets else None
-
-    def take(self, max_rows: int, max_bytes: int) -> Batch:
-        """The most urgent requests that fit one batch. There must be one waiting."""
-        if self._alone:
-            works = [self._alone.popleft()]
-            rows, nbytes = works[0].rows, works[0].nbytes
+            self._apart.append(work)
+        elif self._ranked:
+            self._next_overdue = min(self._next_overdue, self._overdue_at(work))
+            self._next.add(self._entry(work))
         else:
-            key = self._most_urgent()
-            bucket = self._buckets[key]
-            works, rows, nbytes = bucket.take(max_rows, max_bytes)
-            if not bucket.heap:
-                del self._buckets[key]
-        self._size -= len(works)
-        self.nbytes -= nbytes
-        return Batch(tuple(works), rows)
+            urgency = work.arrived + PATIENCE_S if expires is None else expires
+            self._next.add((urgency, next(self._sequence), work))
+        if expires is not None:
+            if expires < self.earliest_expiry:
+                self.earliest_expiry = expires
+            hopeful_until = work.due - self._next.alone_s
+            if hopeful_until < self._last_hope:
+                self._last_hope = hopeful_until
 
-    def _most_urgent(self) -> object:
-        if len(self._buckets) == 1:
-            return next(iter(self._buckets))
-        return min(self._buckets, key=lambda key: self._buckets[key].heap[0][:3])
+    def _entry(self, work: Work, behind: bool = False) -> Entry:
+        """How it is ordered where deadlines are not all that counts."""
+        if self._policy.preserve_ordering:
+            return (work.arrived, (work.source.offset, next(self._sequence)), work)
+        urgency = work.arrived + PATIENCE_S if work.expires is None else work.expires
+        return ((behind, work.priority, urgency), next(self._sequence), work)
+
+    def _overdue_at(self, work: Work) -> float:
+        return overdue_at(queue_of(self._policy, work.priority), work)
+
+    def close_at(self, now: float, *, idle: bool, intake_paused: bool, free_at: float = -math.inf) -> float:
+        """When the next batch closes, monotonic seconds; -infinite is now, infinite when something changes.
+
+        Args:
+            idle: the device has nothing to do.
+            intake_paused: nothing more arrives, so that waiting for company cannot help.
+            free_at: when a busy device is expected to be free. A full batch closes just in time to be assembled before,
+                so that what arrives until then may still be in it; where that is not known, at once.
+        """
+        if self._apart:
+            return -math.inf if idle or not self._policy.preserve_ordering else math.inf
+        return self._next.close_at(now, idle=idle, intake_paused=intake_paused, free_at=free_at)
+
+    def take(self, now: float, starts_at: float = -math.inf) -> Batch:
+        """The next batch, which the device starts at `starts_at`, or at once. Something must wait."""
+        works = [self._apart.popleft()] if self._apart else self._next.take(now, starts_at)
+        return Batch(tuple(works), sum([work.rows for work in works]))
+
+    @property
+    def in_order(self) -> bool:
+        """Whether replies leave in the order of arrival, so that one batch runs at a time."""
+        return self._policy.preserve_ordering
+
+    @property
+    def leading(self) -> tuple[Lane, float] | None:
+        """The highest lane in which requests wait, and when its oldest arrived; None where none do."""
+        return next(((lane, queue.oldest) for lane, queue in self._next.queues.items() if len(queue)), None)
+
+    def rows(self, *lanes: Lane) -> int:
+        """Rows that wait in these lanes."""
+        return sum([self._next.queues[lane].rows for lane in lanes])
+
+    @property
+    def next_change(self) -> float:
+        """Before this, monotonic seconds, `take_expired` and `take_hopeless` give nothing."""
+        last_hope = math.inf if self.doubts_run_times else self._last_hope
+        return min(self.earliest_expiry, last_hope, self._next_overdue)
+
+    def take_hopeless(self, now: float, free_at: float) -> list[Work]:
+        """Those to be refused: overdue where the model says so, or late even if they ran alone, from `free_at` on."""
+        refused = self._move_overdue(now) if now >= self._next_overdue else []
+        start = max(now, free_at)
+        if start >= self._last_hope and not self.doubts_run_times:
+            refused += self._take_late(start)
+        return refused
+
+    def _take_late(self, start: float) -> list[Work]:
+        hopeful_until = {id(work): self._hopeful_until(work) for work in self._waiting()}
+        late = {work for work, until in hopeful_until.items() if until <= start}
+        self._last_hope = min((until for until in hopeful_until.values() if until > start), default=math.inf)
+        return self.take_out(lambda work: id(work) in late) if late else []
+
+    def _hopeful_until(self, work: Work) -> float:
+        """When it must start at the latest; infinite where nobody knows."""
+        if work.expires is None:
+            return math.inf
+        takes_s = self._next.run_time(work.bucket)(work.rows, work.cost)
+        return work.due - takes_s if takes_s else math.inf
+
+    def _move_overdue(self, now: float) -> list[Work]:
+        """Overdue requests go where the model wants them; those that it wants refused."""
+        waiting = [each for queue in self._next.queues.values() for each in queue.entries() if not _is_behind(each)]
+        times = [(self._overdue_at(work), work) for _, _, work in waiting]
+        self._next_overdue = min((at for at, _ in times if at > now), default=math.inf)
+        overdue = {id(work) for at, work in times if at <= now}
+        refused: list[Work] = []
+        for work in self._next.take_out(lambda work: id(work) in overdue):
+            what = queue_of(self._policy, work.priority).overdue
+            if what is Overdue.DROP:
+                refused.append(work)
+            elif what is Overdue.SINGLY:
+                self._apart.append(work)
+            else:
+                self._next.add(self._entry(work, behind=True))
+        return refused
 
     def take_out(self, leaves: Callable[[Work], bool]) -> list[Work]:
         """Take out those that the predicate names."""
-        gone = [work for work in self._alone if leaves(work)]
-        self._alone = deque(work for work in self._alone if not leaves(work))
-        for key, bucket in list(self._buckets.items()):
-            gone += bucket.take_out(leaves)
-            if not bucket.heap:
-                del self._buckets[key]
-        self._size -= len(gone)
-        self.nbytes -= sum(work.nbytes for work in gone)
+        gone = [work for work in self._apart if leaves(work)]
+        if gone:
+            self._apart = deque(work for work in self._apart if not leaves(work))
+        gone += self._next.take_out(leaves)
         self._find_expiry(self._waiting())
         return gone
 
-    def _waiting(self) -> Iterable[Work]:
-        yield from self._alone
-        for bucket in self._buckets.values():
-            yield from (entry[3] for entry in bucket.heap)
+    def _waiting(self) -> Iterator[Work]:
+        yield from self._apart
+        for queue in self._next.queues.values():
+            yield from (entry[2] for entry in queue.entries())
+
+
+def _is_behind(entry: Entry) -> bool:
+    return isinstance(entry[0], tuple) and bool(entry[0][0])

@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import takewhile
 
-from producer_sdk.broker import Committed, TopicPartition
+from producer_sdk.broker import Committed, Record, TopicPartition
 
 from .offset_map import SOFT_LIMIT_BYTES, Mark, Remembered, decode, place_of, write
 
@@ -101,6 +101,17 @@ class PartitionLedger:
         self._next = offset + 1
         return True
 
+    def take_all(self, records: Sequence[Record]) -> Sequence[Record]:
+        """As `take`, of each record of a haul, in order; those that are to be worked on."""
+        offsets = [record.offset for record in records]
+        if self._position is None and offsets and offsets[0] >= self._next:
+            without_gaps = range(offsets[0], offsets[0] + len(offsets))
+            if offsets == list(without_gaps):
+                self._unfinished.update(dict.fromkeys(offsets))
+                self._next = without_gaps.stop
+                return records
+        return [record for record in records if self.take(record.offset)]
+
     def _take_expected(self, offset: int) -> bool:
         if self._position is None or offset < self._position:
             return False
@@ -127,12 +138,19 @@ class PartitionLedger:
 
     def finish(self, offset: int) -> None:
         """Note that the outcome of an offset is acknowledged; unknown or repeated ones change nothing."""
-        if self._unfinished.pop(offset, True) is None:
-            self._stale = True
-            if self._ahead:
-                self._ahead.pop(offset, None)
-            if offset > self._highest:
-                self._highest = offset
+        self.finish_all((offset,))
+
+    def finish_all(self, offsets: Iterable[int]) -> None:
+        """As `finish`, of each."""
+        unfinished, highest = self._unfinished, self._highest
+        for offset in offsets:
+            if unfinished.pop(offset, True) is None:
+                self._stale = True
+                if self._ahead:
+                    self._ahead.pop(offset, None)
+                if offset > highest:
+                    highest = offset
+        self._highest = highest
 
     @property
     def unfinished(self) -> int:

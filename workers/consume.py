@@ -77,7 +77,7 @@ class Intake:
         self._withheld: list[tuple[PartitionLedger, Sequence[Record]]] = []  # polled, given out once that is done
         self._read = 0
         self.stuck = False  # another consumer did not help
-        self.reading = Reading(topics.retry(model))
+        self.reading = Reading(topics.retry(model), self._lanes)
         self.ledgers: dict[TopicPartition, PartitionLedger] = {}
         self.committing = Committing(model, self.ledgers, lambda: self._consumer, self._give_up, committed)
         self.assignments = 0  # how often the group has given out partitions
@@ -103,7 +103,7 @@ class Intake:
             if self._withheld:
                 held, self._withheld = self._withheld, []
                 return {ledger.partition: haul for ledger, haul in held if ledger.is_ours}
-            self.reading.apply(self._consumer, self.ledgers.values())
+            self.choose()
             return self._noted(await self._consumer.poll(max_records, timeout_s))
         except Misconfigured:
             raise
@@ -111,6 +111,10 @@ class Intake:
             _log.error("Model %s joins its group anew: %s", self._model, err, extra={"action": "rejoin"})
             await self._join_anew()
             return {}
+
+    def choose(self) -> None:
+        """Pause and resume as `reading` says now; a poll under way heeds it."""
+        self.reading.apply(self._consumer, self.ledgers.values())
 
     def _noted(self, records: Haul) -> Haul:
         self._read += sum(map(len, records.values()))

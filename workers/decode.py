@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import lru_cache
 from typing import Protocol
 
 from msgspec import Struct
 
+from producer_sdk.alike import Kinds
 from producer_sdk.broker import Outgoing, Record
 from producer_sdk.errors import Cancelled, DeadlineExceeded, HeadraceError, InvalidRequest, UnknownModel
 from producer_sdk.records import decode_record
-from producer_sdk.tensors import Datatype, Tensor
+from producer_sdk.tensors import Datatype
 from producer_sdk.topics import Lane, Topics, derived_id
-from producer_sdk.wire import Refused, Request, Undecodable
+from producer_sdk.wire import Form, Refused, Request, Undecodable
 
 from .commit import PartitionLedger
+from .queue_policy import has_timeouts, priority_of
 from .retry_records import Origin, origin_of
-from .runners.engine import Loaded, ModelSpec, TensorSpec
+from .runners.engine import Loaded, ModelSpec
+from .shapes import Fit, Shapes
 from .work import Now as Now
 from .work import Rejected, Source, Work
 
@@ -32,12 +34,10 @@ class KnownCancels(Protocol):
         ...
 
 
-class _Fit(Struct, frozen=True, gc=False):
-    """What the inputs of a request amount to."""
+class _Passed(Struct, frozen=True, gc=False):
+    """All requests of a kind pass the checks of the envelope, and have this `fit`; None: inputs are to be looked at."""
 
-    rows: int
-    nbytes: int
-    bucket: object
+    fit: Fit | None
 
 
 class Decoder:
@@ -64,10 +64,15 @@ class Decoder:
         self._model = spec.name
         self._version = spec.version
         self._default_deadline_ms = None if spec.default_deadline_s is None else int(spec.default_deadline_s * 1000)
-        self._max_rows = loaded.max_batch_size
-        self._inputs = loaded.signature.inputs
+        self._fit = Shapes(loaded.signature.inputs, loaded.max_batch_size, spec.batching.cost).fit
+        # Of these, shapes tell all that there is to know.
+        self._fits_by_shape = all(
+            each.batched and each.datatype not in (Datatype.BYTES, Datatype.BOOL) for each in loaded.signature.inputs
+        )
+        self._kinds: Kinds[_Passed] = Kinds()
+        self._batching = spec.batching
+        self._is_ranked = has_timeouts(spec.batching) or spec.batching.priority_levels > 0
         self._outputs = frozenset(output.name for output in loaded.signature.outputs)
-        self._varies = any(-1 in spec.shape or not spec.batched for spec in self._inputs)
 
     def decode(self, record: Record, source: Source, lane: Lane, now: Now) -> Work | Rejected:
         """The request that a record holds, checked against the model's signature, or why it cannot run.
@@ -75,6 +80,11 @@ class Decoder:
         A record of the retry topic has the lane, and its request the id and the deadline, of the original; `lane` is
         for those that somebody else wrote there.
         """
+        value = record.value
+        plain = value is not None and not record.headers and record.topic in self._lanes
+        if plain and value is not None and (recalled := self._kinds.recall(value)) is not None:
+            request, passed = recalled
+            return self._accept(request, record, source, lane, now, record.timestamp, 0, passed)
         origin: Origin | Record = record  # one that was never moved is its own origin
         origin_ms, attempts = record.timestamp, 0
         if record.topic not in self._lanes:
@@ -82,26 +92,65 @@ class Decoder:
             lane = self._lanes.get(origin.topic, lane)
             origin_ms, attempts = origin.timestamp_ms, origin.attempts
         fallback_id = derived_id(origin.topic, origin.partition, origin.offset)
-        timestamp_ms = origin_ms
-        # Kafka's -1: the producer gave none. One ahead of this clock would lengthen a relative deadline.
-        if not 0 <= timestamp_ms <= now.epoch_ms:
-            timestamp_ms = now.epoch_ms
         try:
-            request = decode_record(record.value, origin.headers, fallback_id, timestamp_ms)
+            read = decode_record(value, origin.headers, fallback_id, _sound_ms(origin_ms, now))
         except Undecodable as err:
             return self.unreadable(record, err, source, lane, now)
-        if type(request) is Refused:
-            return self._refuse(request, record, source, lane, now.monotonic)
-        assert isinstance(request, Request)
+        if type(read) is Refused:
+            return self._refuse(read, record, source, lane, now.monotonic)
+        assert isinstance(read, Request)
+        item = self._accept(read, record, source, lane, now, origin_ms, attempts)
+        if plain and value is not None and type(item) is Work and read.form is Form.MSGPACK:
+            fit = Fit(item.rows, item.nbytes, item.bucket, item.cost)
+            self._kinds.learn(value, read, _Passed(fit if self._fits_by_shape else None))
+        return item
+
+    def _accept(
+        self,
+        request: Request,
+        record: Record,
+        source: Source,
+        lane: Lane,
+        now: Now,
+        origin_ms: int,
+        attempts: int,
+        passed: _Passed | None = None,
+    ) -> Work | Rejected:
+        """The request as work, unless a check fails that one of its kind has not `passed`."""
+        expires, priority = None, 0
         try:
-            self._check_cancelled(request.id, origin_ms)
-            self._check_envelope(request)
-            fit = self._fit(request.inputs)
-            expires = self._expires(request, timestamp_ms, now)
+            if self._is_ranked:
+                priority = priority_of(self._batching, request.parameters)
+            if self._cancels is not None and len(self._cancels) and self._cancels.covers(request.id, origin_ms):
+                raise Cancelled("the request was cancelled before it was read", id=request.id)
+            if passed is None:
+                self._check_envelope(request)
+                fit = self._fit(request.inputs)
+            else:
+                fit = passed.fit or self._fit(request.inputs)
+            if request.deadline_ms is not None or self._default_deadline_ms is not None:
+                expires = self._expires(request, origin_ms, now)
         except (InvalidRequest, UnknownModel, DeadlineExceeded, Cancelled) as err:
             refused = Refused(request.id, err, request.form, request.reply_to)
             return self._refuse(refused, record, source, lane, now.monotonic)
-        return Work(request, source, record, lane, fit.rows, fit.nbytes, fit.bucket, now.monotonic, expires, attempts)
+        return Work(
+            request,
+            source,
+            record,
+            lane,
+            fit.rows,
+            fit.nbytes,
+            fit.bucket,
+            now.monotonic,
+            expires,
+            attempts,
+            False,
+            b"",
+            0,
+            fit.cost,
+            priority,
+            self._allowance_ms / 1000,
+        )
 
     def unreadable(self, record: Record, error: HeadraceError, source: Source, lane: Lane, now: Now) -> Rejected:
         """The rejection of a record whose return address cannot be read: it becomes a dead letter."""
@@ -136,11 +185,6 @@ class Decoder:
             reply_to = None
         return Rejected(refused.id, error, source, lane, arrived, refused.form, reply_to, record=record)
 
-    def _check_cancelled(self, id: str, published_ms: int) -> None:
-        cancels = self._cancels
-        if cancels is not None and len(cancels) and cancels.covers(id, published_ms):
-            raise Cancelled("the request was cancelled before it was read", id=id)
-
     def _check_envelope(self, request: Request) -> None:
         if request.reply_to is not None and not self._may_reply_to(request.reply_to.topic):
             raise InvalidRequest(
@@ -160,78 +204,22 @@ class Decoder:
         if deadline_ms is None:
             if self._default_deadline_ms is None:
                 return None
-            deadline_ms = timestamp_ms + self._default_deadline_ms
+            deadline_ms = _sound_ms(timestamp_ms, now) + self._default_deadline_ms
         left_ms = deadline_ms + self._allowance_ms - now.epoch_ms
         if left_ms <= 0:
             late_s = (now.epoch_ms - deadline_ms) / 1000
             raise DeadlineExceeded(f"the deadline had passed {late_s:.3f} s before the request was read")
         return now.monotonic + left_ms / 1000
 
-    def _fit(self, inputs: Mapping[str, Tensor]) -> _Fit:
-        """Rows and bucket of inputs that fit the signature.
 
-        Raises:
-            InvalidRequest: naming the input and what is wrong with it.
-        """
-        rows = nbytes = 0
-        for spec in self._inputs:
-            tensor = inputs.get(spec.name)
-            if tensor is None:
-                raise InvalidRequest(f"input {spec.name!r} is missing: the model takes {self._names()}")
-            shape = tensor.shape
-            nbytes += len(tensor.data)
-            if tensor.datatype is not spec.datatype or (shape[1:] if spec.batched else shape) != spec.shape:
-                _check_tensor(spec, tensor)
-            if spec.batched:
-                if not shape:  # equal to the row's shape above where that has no dimension either
-                    _check_tensor(spec, tensor)
-                if rows and shape[0] != rows:
-                    raise InvalidRequest(f"input {spec.name!r} has {shape[0]} rows, but another input has {rows}")
-                rows = shape[0]
-                if not 0 < rows <= self._max_rows:
-                    raise InvalidRequest(f"input {spec.name!r} has {rows} rows: a record holds 1 to {self._max_rows}")
-            if spec.datatype is Datatype.BYTES or spec.datatype is Datatype.BOOL:
-                _check_content(spec, tensor)
-        if len(inputs) != len(self._inputs):
-            unknown = sorted(set(inputs) - {spec.name for spec in self._inputs})
-            raise InvalidRequest(f"input {unknown[0][:80]!r} is not known: the model takes {self._names()}")
-        return _Fit(rows or 1, nbytes, self._bucket(inputs) if self._varies else ())
+def _sound_ms(timestamp_ms: int, now: Now) -> int:
+    """A record's timestamp, or now: for -1, Kafka's word for none, and for one ahead of this clock.
 
-    def _bucket(self, inputs: Mapping[str, Tensor]) -> object:
-        return tuple(
-            inputs[spec.name].shape[1:] if spec.batched else (inputs[spec.name].shape, bytes(inputs[spec.name].data))
-            for spec in self._inputs
-        )
-
-    def _names(self) -> str:
-        return ", ".join(f"{spec.name} {spec.datatype} {_shape_text(spec)}" for spec in self._inputs)
+    That would lengthen a relative deadline.
+    """
+    return timestamp_ms if 0 <= timestamp_ms <= now.epoch_ms else now.epoch_ms
 
 
 def skew_s(record_timestamp_ms: int, now_ms: int) -> float:
     """How far a record's timestamp lies ahead of this clock; 0 where it does not."""
     return max(0, record_timestamp_ms - now_ms) / 1000
-
-
-def _shape_text(spec: TensorSpec) -> str:
-    return str([*(["rows"] if spec.batched else []), *spec.shape]).replace("'", "")
-
-
-def _check_tensor(spec: TensorSpec, tensor: Tensor) -> None:
-    if tensor.datatype != spec.datatype:
-        raise InvalidRequest(f"input {spec.name!r} is {tensor.datatype}, but the model takes {spec.datatype}")
-    expected = (-1, *spec.shape) if spec.batched else spec.shape
-    fits = len(tensor.shape) == len(expected) and all(
-        want in (-1, got) for want, got in zip(expected, tensor.shape, strict=True)
-    )
-    if not fits:
-        raise InvalidRequest(
-            f"input {spec.name!r} has shape {list(tensor.shape)}, but the model takes {_shape_text(spec)}"
-            + (" (-1 is any size)" if -1 in spec.shape else "")
-        )
-
-
-def _check_content(spec: TensorSpec, tensor: Tensor) -> None:
-    try:
-        tensor.check_content()
-    except InvalidRequest as err:
-        raise InvalidRequest(f"input {spec.name!r}: {err}") from err

@@ -10,19 +10,25 @@ from collections.abc import Awaitable, Callable, Sequence
 from msgspec import Struct
 
 from producer_sdk.errors import Cancelled, DeadlineExceeded
+from producer_sdk.topics import Lane
 
 from .backlog import Backlog
-from .batch import BatchRule, close_at
 from .cancels import Cancels
+from .device_share import DeviceShare, Urgency
 from .events import heard
 from .later import Later
+from .learned import Learned
 from .log import bug
 from .metrics import ModelMetrics
+from .occupancy import Occupancy
+from .replicas import AnyDevice
 from .reply import Scribe
 from .retry import Postponed
 from .retry_records import origin_of
-from .run import Device, Ran
+from .run import Ran
 from .work import Batch, Outcome, Work
+
+DOUBT_S = 1.0  # where nothing has run for so long, one that seems hopeless is tried, so that its time is learned anew
 
 
 class Neighbours(Struct, frozen=True):
@@ -58,11 +64,13 @@ class Dispatcher:
         model: str,
         backlog: Backlog,
         later: Later,
-        device: Device,
+        device: AnyDevice,
         scribe: Scribe,
         metrics: ModelMetrics,
         cancels: Cancels,
+        learned: Learned,
         neighbours: Neighbours,
+        share: DeviceShare | None = None,
     ) -> None:
         self._model = model
         self._backlog = backlog
@@ -71,11 +79,16 @@ class Dispatcher:
         self._scribe = scribe
         self._metrics = metrics
         self._cancels = cancels
+        self._learned = learned
+        self._occupancy = Occupancy(device.runners)
+        self._ran_at = -math.inf
+        self._share = share  # of a device that other models use, too
         self._tell = neighbours
         self._running: dict[int, asyncio.Task[None]] = {}
         self.wake = asyncio.Event()
         self.intake_paused = False
-        self.rule = BatchRule(1, 1, 0.0)
+        if share is not None:
+            share.join(model, self.wake.set, most=device.slots)
 
     @property
     def running(self) -> int:
@@ -90,16 +103,17 @@ class Dispatcher:
         """Start batches until cancelled."""
         while True:
             now = time.monotonic()
-            if now >= self._backlog.earliest_expiry or now >= self._later.earliest_expiry:
+            self._backlog.doubts_run_times = not self._running and now - self._ran_at > DOUBT_S
+            if now >= self._backlog.next_change or now >= self._later.earliest_expiry:
                 self._expire(now)
             if now >= self._later.next_due:
                 self._bring_back(now)
-            due = self._due()
+            due = self._due(now)
             if due <= now:
-                self._start_batch()
+                self._start_batch(now)
                 continue
             self.wake.clear()
-            changes = min(due, self._backlog.earliest_expiry, self._later.next_due, self._later.earliest_expiry)
+            changes = min(due, self._backlog.next_change, self._later.next_due, self._later.earliest_expiry)
             await heard(self.wake, changes - now)
 
     def cancel_waiting(self) -> None:
@@ -111,21 +125,37 @@ class Dispatcher:
         id = work.request.id
         return id in self._cancels and self._cancels.covers(id, origin_of(work.record).timestamp_ms)
 
-    def _due(self) -> float:
+    def _due(self, now: float) -> float:
         """When the next batch closes; infinite while nothing can run."""
-        if not self._device.ready or len(self._running) >= self._device.slots or self._tell.crowded():
-            return math.inf
-        waiting = self._backlog.next_up(self.rule.max_rows)
-        if waiting is None:
-            return math.inf
-        idle = not self._running
-        return close_at(self.rule, waiting, idle=idle, intake_paused=self.intake_paused, run_s=self._device.run_s)
+        due = math.inf
+        if self._device.free_slot(self._running) is not None and not self._tell.crowded():
+            self._learned.bound(self._backlog, now)
+            due = self._backlog.close_at(
+                now,
+                idle=not self._running if self._backlog.in_order else self._device.idle(self._running),
+                intake_paused=self.intake_paused,
+                free_at=self._occupancy.first_free_at(now),
+            )
+        return due if self._share is None else self._in_turn(self._share, due, now)
 
-    def _start_batch(self) -> None:
-        batch = self._backlog.take(self.rule.max_rows, self.rule.max_bytes)
-        slot = next(slot for slot in range(self._device.slots) if slot not in self._running)
-        self._metrics.batch_rows.add(batch.rows)
-        self._metrics.batches += 1
+    def _in_turn(self, share: DeviceShare, due: float, now: float) -> float:
+        """When it starts on a device that other models use, too; infinite until they let it."""
+        if due > now:
+            share.waiting(self._model, None)
+            return due
+        lane, arrived = self._backlog.leading or (Lane.ASYNC, now)
+        return due if share.may_start(self._model, now, Urgency(lane, arrived)) else math.inf
+
+    def _start_batch(self, now: float) -> None:
+        slot = self._device.free_slot(self._running)
+        assert slot is not None, "a batch is due only while one is free"
+        starts_at = self._occupancy.free_at(slot, now)
+        batch = self._backlog.take(now, starts_at)
+        self._learned.took(batch, self._backlog, now)
+        self._occupancy.takes(slot, starts_at + self._learned.predict_s(batch))
+        self._metrics.took(batch)
+        if self._share is not None:
+            self._share.started(self._model, now)
         self._running[slot] = asyncio.create_task(self._run(slot, batch), name=f"run {self._model}")
         self._tell.moved()
 
@@ -134,6 +164,10 @@ class Dispatcher:
             ran = await self._run_surely(slot, batch)
         finally:
             del self._running[slot]
+            self._occupancy.leaves(slot)
+            self._ran_at = time.monotonic()
+        if self._share is not None:
+            self._share.ended(self._model, ran.run_s, self._ran_at)
         self._tell.hand_over(self._unless_cancelled(batch, ran.outcomes))
         self._metrics.run_seconds.add(ran.run_s)
         for work in batch.works if batch.works[0].alone else ():
@@ -177,6 +211,9 @@ class Dispatcher:
     def _expire(self, now: float) -> None:
         error = DeadlineExceeded("the deadline passed while the request waited for a batch")
         self._end(self._backlog.take_expired(now) + self._later.take_expired(now), error)
+        hopeless = self._backlog.take_hopeless(now, self._occupancy.first_free_at(now))
+        self._metrics.refused_early += len(hopeless)
+        self._end(hopeless, DeadlineExceeded("not run, for the deadline would have passed before the batch had ended"))
 
     def _end(self, works: Sequence[Work], error: Cancelled | DeadlineExceeded) -> None:
         if works:

@@ -66,6 +66,10 @@ class RunnerKeeper:
         self._now_up()
         return loaded
 
+    def start_soon(self) -> None:
+        """Load the model while others go on; if that fails try again, as after a death."""
+        self._restarting = asyncio.create_task(self._start_another(self.runner, ""), name=f"start {self._model}")
+
     async def stop(self, timeout_s: float) -> None:
         self._stopped = True
         self._down()
@@ -105,7 +109,7 @@ class RunnerKeeper:
                 pass  # it has waited before
         finally:
             overdue.cancel()
-        _log.info("Model %s is back after %.1f s", self._model, time.monotonic() - began,
+        _log.info("Another runner of model %s is up after %.1f s", self._model, time.monotonic() - began,
                   extra={"action": "runner_back"})  # fmt: skip
         self._now_up()
 

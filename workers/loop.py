@@ -1,7 +1,7 @@
 """THE order of steps for one model: consume -> decode -> backlog -> batch -> run -> reply -> commit.
 
-Four tasks turn it: `_take` (consume, decode, backlog), the dispatcher's (batch, run), the replier's (reply) and the
-intake's (commit). After a worker has ended without a goodbye, `_take` begins with an inspection.
+Four tasks turn it: that of taking (consume, decode, backlog), the dispatcher's (batch, run), the replier's (reply) and
+the intake's (commit). After a worker has ended without a goodbye, taking begins with an inspection.
 No other file knows this order.
 """
 
@@ -17,7 +17,7 @@ from producer_sdk.topics import Topics
 
 from .announce import standing
 from .backlog import Backlog, usual_requests
-from .batch import BatchRule
+from .batch import batch_rule
 from .commit import PartitionLedger
 from .consume import Intake
 from .decode import Decoder
@@ -26,23 +26,22 @@ from .events import heard
 from .health import ModelHealth
 from .inspection import Inspection
 from .later import Later
+from .learned import Learned
 from .metrics import ModelMetrics
 from .progress import ProgressWatch
 from .publish import Destinations, Replier
 from .reception import Reception
+from .replicas import device_for
 from .reply import Scribe
 from .reply_index import ReplyIndex
-from .run import device_for
 from .runners.engine import Loaded, ModelSpec
 from .settings import WorkerSettings
 from .shared import Shared
 from .suspects import Suspects
+from .taking import Taking
 from .work import Outcome
 
-MAX_HAUL = 256  # thousands of records alive at once cost twice as much each
 MAX_LATER = 16_384  # requests that wait for their next attempt; each holds its offset open
-POLL_S = 0.25
-HOLD_S = 0.5
 LAST_COMMIT_S = 5.0
 CAUGHT_UP_S = 5.0
 _log = logging.getLogger("headrace.worker")
@@ -58,17 +57,16 @@ class ModelLoop:
             self._index = ReplyIndex(shared.redis, topics.group(spec.name), spec.version, settings.reply_index_ttl_s)
         self.spec = spec
         self.loaded: Loaded | None = None
-        self.polled_at = time.monotonic()
         self._settings = settings
         self._shared = shared
         self._topics = topics
-        self._backlog = Backlog(settings.max_backlog_requests or usual_requests(1), settings.max_backlog_bytes)
+        self._learned = Learned(spec, keep=settings.keep_run_times)
+        self.device = device_for(spec, settings, self._device_changed, self._learned.observed)
+        self._backlog = Backlog(settings.max_backlog_requests or usual_requests(1), settings.max_backlog_bytes,
+                                spec.batching, self._learned.run_times, self.device.row_cap)  # fmt: skip
         self._later = Later(MAX_LATER)
-        self._room = asyncio.Event()  # intake may go on
         self._finished = asyncio.Event()  # offsets may be committed
         self._idle = asyncio.Event()  # nothing waits, runs or is unacknowledged
-        self._stopping = False
-        self.device = device_for(spec, settings, self._device_changed)
         self._scribe = Scribe(topics, spec.name, spec.version, settings.max_record_bytes, spec.dead_letter_codes)
         self.intake = Intake(
             shared.broker,
@@ -85,7 +83,8 @@ class ModelLoop:
         self.metrics = ModelMetrics(spec.name, backlog=lambda: len(self._backlog), lag=self.intake.lag,
                                     deaths=lambda: self.device.deaths, index=self._index)  # fmt: skip
         self.dispatcher = Dispatcher(spec.name, self._backlog, self._later, self.device, self._scribe, self.metrics,
-                                      shared.cancels, self._neighbours())  # fmt: skip
+                                      shared.cancels, self._learned, self._neighbours(),
+                                      shared.shares.get(spec.device))  # fmt: skip
         self._replier = Replier(
             shared.producer,
             Destinations(shared.admin),
@@ -93,14 +92,15 @@ class ModelLoop:
             self._published,
             lambda: self.dispatcher.running,
             index=self._index,
+            behind=lambda: len(self._backlog),
         )
-        self._inspection: Inspection  # made with the decoder, once the model is loaded, as is the reception
+        self._inspection: Inspection  # made with the decoder, once the model is loaded, as are reception and taking
         self._tasks: list[asyncio.Task[None]] = []
 
     def _neighbours(self) -> Neighbours:
         return Neighbours(
             hand_over=lambda outcomes: self._replier.put(outcomes),
-            crowded=lambda: self._replier.full or self._shared.turn.is_of_another(self.spec.name),
+            crowded=lambda: self._replier.full or self._is_turn_of_another(),
             write_ahead=self.intake.committing.charge_next,
             postpone=lambda postponed: self._reception.postpone(postponed),
             started=self._shared.events.started if self._shared.events else lambda works: None,
@@ -117,11 +117,13 @@ class ModelLoop:
         self.loaded = loaded = await self.device.start()
         settings, rows = self._settings, loaded.max_batch_size
         self._fit(loaded, settings.max_backlog_requests or usual_requests(rows))
-        self.dispatcher.rule = BatchRule(rows, settings.max_batch_bytes, self.spec.max_wait_ms / 1000)
+        self._backlog.rule = batch_rule(self.spec, rows, settings.max_batch_bytes)
+        self._learned.begin(rows)
         if not await heard(self._shared.cancels.caught_up, CAUGHT_UP_S):
             _log.warning("Earlier cancels are not read yet: serving without them", extra={"action": "cancels_late"})
         await self.intake.start()
-        steps = {"take": self._take(), "dispatch": self.dispatcher.run(), "reply": self._replier.run()}
+        steps = {"take": self.taking.run(), "dispatch": self.dispatcher.run(), "reply": self._replier.run()}
+        steps["learn"] = self._learned.keep_on()
         steps["commit"] = self.intake.committing.keep_on(self._finished, settings.commit_interval_s)
         if self._index is not None:
             steps["index"] = self._index.run()
@@ -145,8 +147,11 @@ class ModelLoop:
         suspects = Suspects(rows, settings.attempt_limit)
         self._inspection = Inspection(self.spec.name, self.intake, suspects, self._reception, decoder, self._scribe,
                                       settings.attempt_limit, hand_over, self._is_busy, self._shared.turn)  # fmt: skip
+        self.taking = Taking(self.intake, self._inspection, self._reception, self._backlog, self._later,
+                             held_up=self._is_held_up, may_not_inspect=self._is_turn_of_another, wake=self._wake,
+                             due=self._finished.set)  # fmt: skip
         self._shared.turn.join(self.spec.name, self._is_busy, self._moved)
-        self.metrics.watch(self._reception, self._inspection, self._later, self.device.quarantine)
+        self.metrics.watch(self._reception, self._inspection, self._later, self.device.lessons)
 
     @property
     def serving(self) -> bool:
@@ -154,7 +159,7 @@ class ModelLoop:
         return bool(self._tasks)
 
     def health(self) -> ModelHealth:
-        device, polled_at = self.device, self.polled_at if self._tasks else None
+        device, polled_at = self.device, self.taking.polled_at if self._tasks else None
         ready, assigned = device.state is ModelState.READY, self.intake.assignments > 0
         standby = assigned and not self.intake.ledgers
         return ModelHealth(self.spec.name, ready, device.reason, assigned, polled_at, standby, self.intake.stuck)
@@ -177,72 +182,31 @@ class ModelLoop:
         done, _ = await asyncio.wait(self._tasks, return_when=asyncio.FIRST_EXCEPTION)
         return next((err for task in done if (err := task.exception())), RuntimeError("a task of the loop ended"))
 
-    async def _take(self) -> None:
-        """consume -> decode -> backlog, until the loop stops."""
-        while not self._stopping:
-            if self._inspection.active and not self._shared.turn.is_of_another(self.spec.name):
-                await self._inspection.run(self._hold, lambda: self._stopping)
-                self.dispatcher.wake.set()
-            room = 0 if self._replier.full or self._is_held_up() else min(MAX_HAUL, self._backlog.room)
-            if room:
-                self.dispatcher.intake_paused = False
-                await self._haul(room, POLL_S)
-                await asyncio.sleep(0)  # a poll that finds records does not yield by itself
-            else:
-                await self._hold()
-
-    async def _haul(self, max_records: int, timeout_s: float) -> None:
-        self.intake.reading.no_retries = self._later.full
-        records = await self.intake.poll(max_records, timeout_s)
-        self.polled_at = time.monotonic()
-        # All ledgers before the first wait: by its end a partition may have another, which must not take this haul.
-        ledgers = self.intake.ledgers
-        ours = [(ledgers[each], haul) for each, haul in records.items() if each in ledgers and ledgers[each].is_ours]
-        hauls = [(ledger, [record for record in haul if ledger.take(record.offset)]) for ledger, haul in ours]
-        for ledger, taken in hauls:
-            if self._inspection.active:
-                self._inspection.sort(taken, ledger)
-            elif ledger.is_ours:
-                await self._reception.receive(taken, ledger, self.intake.lane(ledger.partition.topic))
-        if records:
-            self.dispatcher.wake.set()
-        if self.intake.is_due:  # what was completed before, and gaps, move the commit on, too
-            self._finished.set()
-
-    async def _hold(self) -> None:
-        """No room: pause the partitions and keep polling, so that the membership lives on."""
-        self.dispatcher.intake_paused = True
-        self.dispatcher.wake.set()
-        self.intake.reading.nothing = True
-        while self._crowded():
-            await self._haul(1, 0.0)
-            polls_again = time.monotonic() + HOLD_S
-            while self._crowded() and (left_s := polls_again - time.monotonic()) > 0:
-                self._room.clear()
-                await heard(self._room, left_s)
-        self.intake.reading.nothing = False
-
-    def _crowded(self) -> bool:
-        if self._stopping:
-            return False
-        return self._replier.full or not self._backlog.half_empty or self._is_held_up()
-
     def _is_held_up(self) -> bool:
         """Whether nothing may be taken, whatever room there is."""
-        shared = self._shared
-        return self._inspection.waits or shared.quiet.is_set() or shared.turn.is_of_another(self.spec.name)
+        return self._replier.full or self._inspection.waits or self._shared.quiet.is_set() or self._is_turn_of_another()
+
+    def _is_turn_of_another(self) -> bool:
+        return self._shared.turn.is_of_another(self.spec.name)
+
+    def _wake(self, intake_paused: bool) -> None:
+        self.dispatcher.intake_paused = intake_paused
+        self.dispatcher.wake.set()
 
     def _is_busy(self) -> bool:
         return len(self._backlog) > 0 or self.dispatcher.running > 0
 
     def _moved(self) -> None:
-        self._room.set()
+        self.taking.room.set()
+        self.taking.reopen()
         self.dispatcher.wake.set()
         self._note_idle()
 
     def _published(self, outcomes: Sequence[Outcome]) -> None:
         """Called when outcomes are acknowledged and their offsets finished."""
-        self.metrics.count(outcomes, time.monotonic())
+        now = time.monotonic()
+        self.metrics.count(outcomes, now)
+        self._learned.answered(outcomes, now)
         self._finished.set()
         self._moved()
 
@@ -266,12 +230,11 @@ class ModelLoop:
 
     async def drain(self, timeout_s: float) -> bool:
         """Stop taking, finish everything taken, commit; False when the time ran out first."""
-        self._stopping = True
         if not self._tasks:
             return True
+        self.taking.stop()
         self._inspection.stop()
         self.dispatcher.wake.set()
-        self._room.set()
         try:
             async with asyncio.timeout(timeout_s):
                 await asyncio.wait([self._tasks[0]])
@@ -279,7 +242,9 @@ class ModelLoop:
                 await self._idle.wait()
         except TimeoutError:
             pass  # what is finished is committed all the same
-        return await self.intake.committing.for_the_last_time(LAST_COMMIT_S) and not self.blockers()
+        committed = await self.intake.committing.for_the_last_time(LAST_COMMIT_S)
+        await self._learned.save()
+        return committed and not self.blockers()
 
     async def stop(self, leave_timeout_s: float) -> None:
         """End everything at once; what is unfinished will be read again."""

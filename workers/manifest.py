@@ -14,8 +14,10 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
+from .manifest_batching import BATCHING_KEYS, read_batching
 from .manifest_delivery import DELIVERY_KEYS, read_delivery
-from .manifest_values import Wrong, convert, read_tensor, unknown
+from .manifest_shapes import read_batch_input, read_tensor, shape_faults
+from .manifest_values import Wrong, convert, unknown
 from .runners.engine import TensorSpec
 
 Positive = Annotated[float, Meta(gt=0, le=1e9)]
@@ -32,12 +34,12 @@ _TYPES: dict[str, Any] = {
     "attempt_timeout_s": Positive,
     "default_deadline_s": Positive,
     "threads": Annotated[int, Meta(ge=1, le=1024)],
+    "replicas": Annotated[int, Meta(ge=1, le=256)],
     "parameters": dict[str, Any],
 }
 _V1 = Annotated[dict[str, Annotated[str, Meta(min_length=1)]], Meta(description="`input: NAME` and `output: NAME`")]
 _TRITON_LATER = frozenset(
     {
-        "batch_input",
         "batch_output",
         "cc_model_filenames",
         "default_model_filename",
@@ -56,24 +58,14 @@ _TRITON_LATER = frozenset(
         "sequence_batching",
     }
 )
-_BATCHING_LATER = frozenset(
-    {
-        "default_priority_level",
-        "default_queue_policy",
-        "preferred_batch_size",
-        "preserve_ordering",
-        "priority_levels",
-        "priority_queue_policy",
-    }
-)
 KEYS = frozenset(
     {
+        "batch_input",
         "name",
         "engine",
         "backend",
         "platform",
         "max_batch_size",
-        "dynamic_batching",
         "inputs",
         "input",
         "outputs",
@@ -81,6 +73,7 @@ KEYS = frozenset(
         "instance_group",
         "version_policy",
         "v1",
+        *BATCHING_KEYS,
         *DELIVERY_KEYS,
         *_TYPES,
     }
@@ -122,11 +115,12 @@ class Manifest:
         self._model = model
         self.file = file
         self._content = content
-        for reader in (self._read_names, self._read_plain, self._read_engine, self._read_batching):
+        for reader in (self._read_names, self._read_plain, self._read_engine):
             self._gather(reader)
         self._gather(partial(read_delivery, content, self.settings))
         for key in ("inputs", "outputs"):
             self._gather(partial(self._read_tensors, key, key.removesuffix("s")))
+        self._gather(partial(read_batching, content, self.settings))
         for reader in (self._read_batched, self._read_device, self._read_v1, self._read_versions):
             self._gather(reader)
 
@@ -195,24 +189,6 @@ class Manifest:
         if found:
             self.settings["engine"] = next(iter(found.values()))
 
-    def _read_batching(self) -> Iterator[Wrong]:
-        """`dynamic_batching` with nothing in it is Triton's "take what waits", which is max_wait_ms 0."""
-        if "dynamic_batching" not in self._content:
-            return
-        batching = convert("dynamic_batching", self._content["dynamic_batching"] or {}, dict[str, Any])
-        for key in batching:
-            if key in _BATCHING_LATER:
-                yield Wrong(f"dynamic_batching.{key}", "is not supported yet: remove it")
-            elif key != "max_queue_delay_microseconds":
-                known = _BATCHING_LATER | {"max_queue_delay_microseconds"}
-                yield Wrong(f"dynamic_batching.{key}", unknown(key, known))
-        path = "dynamic_batching.max_queue_delay_microseconds"
-        stated = batching.get("max_queue_delay_microseconds")
-        delay_us = convert(path, stated or 0, Annotated[int, Meta(ge=0, le=3_600_000_000)])
-        own = self.settings.setdefault("max_wait_ms", delay_us / 1000)
-        if stated is not None and own != delay_us / 1000:
-            raise Wrong(path, f"{delay_us} us and max_wait_ms {own:g} contradict each other: they mean the same thing")
-
     def _read_tensors(self, plural: str, singular: str) -> Iterator[Wrong]:
         if plural in self._content and singular in self._content:
             raise Wrong(singular, f"{singular} and {plural} mean the same thing: give one")
@@ -233,9 +209,15 @@ class Manifest:
         inputs = self.settings.get("inputs")
         if inputs and not self.doubts("inputs") and not any(spec.batched for spec in inputs):
             yield Wrong("inputs", "no input is batched: headrace needs one with rows along its first axis")
+        if self.doubts("inputs") or self.doubts("outputs"):
+            return
+        items = convert("batch_input", self._content.get("batch_input", []), list[dict[str, Any]])
+        inputs = self.settings["inputs"] = read_batch_input(items, inputs or ())
+        complete = self.settings.get("engine") == "python"
+        yield from shape_faults(inputs, self.settings.get("outputs") or (), complete=complete)
 
     def _read_device(self) -> Iterator[Wrong]:
-        """`instance_group` where it means the same as `device`: one instance on one named device."""
+        """`instance_group` where it means the same as `device` and `replicas`: instances on one named device."""
         if "instance_group" not in self._content:
             return
         groups = convert("instance_group", self._content["instance_group"], list[dict[str, Any]])
@@ -245,6 +227,9 @@ class Manifest:
         if self.settings.get("device", device) != device:
             raise Wrong("instance_group", f"means device {device}, but device is {self.settings['device']}")
         self.settings["device"] = device
+        replicas = _group_replicas(groups[0])
+        if self.settings.setdefault("replicas", replicas) != replicas:
+            raise Wrong("instance_group", f"means {replicas} replicas, but replicas is {self.settings['replicas']}")
         yield from ()
 
     def _read_v1(self) -> Iterator[Wrong]:
@@ -264,12 +249,15 @@ class Manifest:
             yield Wrong("version_policy", "only `latest` with one version is supported yet: the highest is served")
 
 
+def _group_replicas(group: Mapping[str, Any]) -> int:
+    count = group.get("count", 1)
+    return int(convert("instance_group.count", count, Annotated[int, Meta(ge=1, le=256)]))
+
+
 def _group_device(group: Mapping[str, Any]) -> str:
     for key in group:
         if key not in ("name", "count", "kind", "gpus"):
             raise Wrong(f"instance_group.{key}", "is not supported yet: remove it")
-    if group.get("count", 1) != 1:
-        raise Wrong("instance_group.count", "more than one instance is not supported yet: start more workers")
     kind, gpus = group.get("kind"), group.get("gpus", [])
     if kind == "KIND_CPU" and not gpus:
         return "cpu"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -12,10 +12,11 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from producer_sdk.errors import Code
 from producer_sdk.topics import Lane
 
+from .lessons import Lessons
 from .reception import Reception
 from .reply import MOVED, OK
 from .reply_index import ReplyIndex
-from .work import Outcome
+from .work import Batch, Outcome
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 OTHER = "OTHER"
@@ -28,9 +29,18 @@ GAUGES = {
     "suspects": ("headrace_suspect_records", "Records tried apart, for a worker ended while they were in flight."),
     "postponed": ("headrace_postponed_requests", "Requests that wait in the worker for their next attempt."),
     "quarantined": ("headrace_quarantined_inputs", "Inputs that are answered with their error instead of a run."),
+    "row_caps": ("headrace_row_caps", "Kinds of batches that are kept smaller, for larger ones ran out of memory."),
     "skew_s": ("headrace_clock_skew_seconds", "How far a record's timestamp lay ahead of this worker's clock, lately."),
 }
 
+
+COUNTERS = {
+    "retries": ("headrace_retries", "Attempts put off after a failure."),
+    "refused_early": ("headrace_refused_early", "Requests not run, for they could not have been answered in time."),
+    "elements": ("headrace_padded_input_elements", "Elements of inputs that are padded, with what they are padded by."),
+    "padding": ("headrace_padding_elements", "Those of them that are padding, which runs for nothing."),
+    "ooms": ("headrace_out_of_memory_runs", "Runs that failed for memory; what was in them ran again in parts."),
+}
 
 LEFT_OUT = {
     "cancels_unreadable": ("headrace_cancels_unreadable", "Records of the cancels topic that are no cancel."),
@@ -49,9 +59,9 @@ class Distribution:
         self._counts = [0] * (len(bounds) + 1)
         self._sum = 0.0
 
-    def add(self, value: float) -> None:
-        self._counts[bisect_left(self._bounds, value)] += 1
-        self._sum += value
+    def add(self, value: float, times: int = 1) -> None:
+        self._counts[bisect_left(self._bounds, value)] += times
+        self._sum += value * times
 
     def buckets(self) -> list[tuple[str, float]]:
         """Cumulative counts by bound, as Prometheus wants them."""
@@ -84,34 +94,54 @@ class ModelMetrics:
         self.deaths = deaths
         self.index = index
         self.gauges: dict[str, Callable[[], float]] = {}  # by the keys of GAUGES
-        self.retries: Callable[[], int] = int
+        self.counters: dict[str, Callable[[], float]] = {"refused_early": lambda: self.refused_early}  # of COUNTERS
         self.outcomes: Counter[tuple[Lane, str]] = Counter()
         self.seconds = Distribution(SECONDS)
         self.batch_rows = Distribution(ROWS)
         self.run_seconds = Distribution(SECONDS)
         self.batches = 0
+        self.refused_early = 0
 
-    def watch(self, reception: Reception, suspects: Sized, postponed: Sized, quarantined: Sized) -> None:
-        """Show how much waits apart, and what the reception has seen."""
-        self.retries = lambda: reception.retries
+    def took(self, batch: Batch) -> None:
+        """A batch starts."""
+        self.batch_rows.add(batch.rows)
+        self.batches += 1
+
+    def watch(self, reception: Reception, suspects: Sized, postponed: Sized, lessons: Lessons) -> None:
+        """Show how much waits apart, what the reception has seen, and what runs have taught."""
+        self.counters |= {
+            "retries": lambda: reception.retries,
+            "elements": lambda: lessons.elements,
+            "padding": lambda: lessons.padding,
+            "ooms": lambda: lessons.ooms,
+        }
         self.gauges = {
             "suspects": suspects.__len__,
             "postponed": postponed.__len__,
-            "quarantined": quarantined.__len__,
+            "quarantined": lessons.quarantine.__len__,
+            "row_caps": lessons.caps.__len__,
             "skew_s": lambda: reception.skew_s,
         }
 
     def count(self, outcomes: Sequence[Outcome], now: float) -> None:
         """Count acknowledged outcomes."""
-        counts, seconds = self.outcomes, self.seconds
-        for outcome in outcomes:
-            if outcome.code == MOVED:  # it has not ended
-                continue
-            counts[outcome.lane, outcome.code] += 1
-            seconds.add(now - outcome.arrived)
+        counts = self.outcomes
+        alike = Counter([(each.lane, each.code, each.arrived) for each in outcomes])  # a haul's arrived together
+        for (lane, code, arrived), times in alike.items():
+            if code != MOVED:  # else it has not ended
+                counts[lane, code] += times
+                self.seconds.add(now - arrived, times)
         if len(counts) > MAX_SERIES:
             for lane, code in [key for key in counts if key[1] not in KNOWN]:
                 counts[lane, OTHER] += counts.pop((lane, code))
+
+
+def _gauges(metrics: ModelMetrics) -> Mapping[str, Callable[[], float]]:
+    return metrics.gauges
+
+
+def _counters(metrics: ModelMetrics) -> Mapping[str, Callable[[], float]]:
+    return metrics.counters
 
 
 class WorkerMetrics:
@@ -148,11 +178,8 @@ class WorkerMetrics:
                 lag.add_metric([each.model], waiting)
         yield from (requests, deaths, backlog, lag)
         yield from self._reply_indexes()
-        yield from self._gauges()
-        retries = CounterMetricFamily("headrace_retries", "Attempts put off after a failure.", labels=["model"])
-        for each in list(self.models):
-            retries.add_metric([each.model], each.retries())
-        yield retries
+        for kind, families, of in ((GaugeMetricFamily, GAUGES, _gauges), (CounterMetricFamily, COUNTERS, _counters)):
+            yield from self._by_key(kind, families, of)
         for key, (name, text) in LEFT_OUT.items():
             yield CounterMetricFamily(name, text, value=self.left_out[key]() if key in self.left_out else 0)
         yield self._histogram("headrace_request_seconds", "From a record's arrival to its acknowledged outcome.",
@@ -160,12 +187,17 @@ class WorkerMetrics:
         yield self._histogram("headrace_batch_rows", "Rows in a batch.", lambda each: each.batch_rows)
         yield self._histogram("headrace_run_seconds", "Time of a batch on the device.", lambda each: each.run_seconds)
 
-    def _gauges(self) -> Iterator[Metric]:
-        for key, (name, text) in GAUGES.items():
-            family = GaugeMetricFamily(name, text, labels=["model"])
+    def _by_key(
+        self,
+        kind: type[GaugeMetricFamily | CounterMetricFamily],
+        families: Mapping[str, tuple[str, str]],
+        of: Callable[[ModelMetrics], Mapping[str, Callable[[], float]]],
+    ) -> Iterator[Metric]:
+        for key, (name, text) in families.items():
+            family = kind(name, text, labels=["model"])
             for each in list(self.models):
-                if key in each.gauges:
-                    family.add_metric([each.model], each.gauges[key]())
+                if (value := of(each).get(key)) is not None:
+                    family.add_metric([each.model], value())
             yield family
 
     def _reply_indexes(self) -> Iterator[Metric]:

@@ -38,16 +38,18 @@ class ModelsRefused(Exception):
         self.faults = tuple(faults)
 
 
-def find_models(root: Path, names: Sequence[str] = (), *, attempt_timeout_s: float = 300.0) -> list[ModelSpec]:
+def find_models(
+    root: Path, names: Sequence[str] = (), *, attempt_timeout_s: float = 300.0, replicas: int | None = None
+) -> list[ModelSpec]:
     """The models of the directory, or those of the given names; the highest version of each.
 
-    `threads` that a model.yaml leaves open is an equal share of the cores, one core left to the worker itself;
-    `attempt_timeout_s` holds where a model.yaml says nothing.
+    `threads` that a model.yaml leaves open is an equal share of the cores for each runner, one core left to the worker
+    itself; `attempt_timeout_s` holds where a model.yaml says nothing, `replicas` whatever it says.
 
     Raises:
         ModelsRefused: one of them, or the directory, has a fault. Nothing is loaded here: LoadFailed comes later.
     """
-    specs, faults = _look(root, names, attempt_timeout_s)
+    specs, faults = _look(root, names, attempt_timeout_s, replicas)
     fatal = [fault for fault in faults if fault.fatal]
     if fatal:
         raise ModelsRefused(fatal)
@@ -74,11 +76,18 @@ class Reading(Struct):
     names_threads: bool = False
 
 
-def _look(root: Path, names: Sequence[str], attempt_timeout_s: float) -> tuple[list[ModelSpec], list[Fault]]:
+def _look(
+    root: Path, names: Sequence[str], attempt_timeout_s: float, replicas: int | None
+) -> tuple[list[ModelSpec], list[Fault]]:
     readings, faults = read_models(root, names, attempt_timeout_s)
     faults += [fault for reading in readings for fault in reading.faults]
-    sound = [(reading.spec, reading.names_threads) for reading in readings if reading.spec is not None]
-    return [_with_threads(spec, len(sound), not names_threads) for spec, names_threads in sound], faults
+    sound = [
+        (replace(reading.spec, replicas=replicas or reading.spec.replicas), reading.names_threads)
+        for reading in readings
+        if reading.spec is not None
+    ]
+    runners = sum(spec.replicas for spec, _ in sound)
+    return [_with_threads(spec, runners, not names_threads) for spec, names_threads in sound], faults
 
 
 def read_models(
@@ -114,12 +123,13 @@ def _above(folder: Path) -> Path:
     return folder / ".." if folder.name in ("", "..") else folder.parent
 
 
-def _with_threads(spec: ModelSpec, models: int, is_open: bool) -> ModelSpec:
+def _with_threads(spec: ModelSpec, runners: int, is_open: bool) -> ModelSpec:
     cpus = cgroup_cpus()
     if is_open:
-        return replace(spec, threads=max(1, (cpus - 1) // models))
-    if spec.threads > cpus:
-        warning = f"threads {spec.threads} is more than the {cpus} cores that this machine or its cgroup gives"
+        return replace(spec, threads=max(1, (cpus - 1) // runners))
+    if spec.threads * spec.replicas > cpus:
+        each = f" for each of {spec.replicas} replicas" if spec.replicas > 1 else ""
+        warning = f"threads {spec.threads}{each} is more than the {cpus} cores that this machine or its cgroup gives"
         return replace(spec, warnings=(*spec.warnings, warning))
     return spec
 

@@ -1,4 +1,8 @@
-"""One batch in a runner's slot: run as a whole, and where that fails split until the record at fault is alone."""
+"""One batch in a runner's slot: run as a whole, and where that fails in parts.
+
+A batch that takes too much memory is halved, and nobody is to blame; any other is split until the record at fault is
+alone.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +11,11 @@ from collections.abc import Callable
 
 from producer_sdk.errors import HeadraceError
 
+from .lessons import Lessons
 from .reply import Scribe
-from .retry import Again, Failure, Isolation, Span, Trust
+from .retry import Again, Failure, Isolation, Span, Trust, is_of_size
 from .runners.runner import Runner, RunnerDied
-from .work import Batch, Outcome
+from .work import Batch, Outcome, Work
 
 Judge = Callable[[Failure], Again | None]
 
@@ -28,25 +33,33 @@ class PlacedBatch:
         offenders: those of them that were found by splitting.
         running: the records that the runner was given last.
         run_s: seconds that the model took.
-        passed_s: of each run that passed.
+        any_passed: whether a run of some of them passed.
     """
 
-    def __init__(self, runner: Runner, trust: Trust, slot: int, batch: Batch, scribe: Scribe, judge: Judge) -> None:
+    def __init__(
+        self, runner: Runner, trust: Trust, slot: int, batch: Batch, scribe: Scribe, judge: Judge, lessons: Lessons
+    ) -> None:
         self.batch = batch
         self.outcomes: list[Outcome] = []
         self.failures: list[Failure] = []
         self.offenders: list[Failure] = []
         self.running = Span(0, len(batch.works))
         self.run_s = 0.0
-        self.passed_s: list[float] = []
+        self.any_passed = False
         self._runner = runner
         self._trust = trust
         self._slot = slot
         self._scribe = scribe
         self._judge = judge
+        self._lessons = lessons
         self._began = 0.0
         self._doubtful: int | None = None  # the record blamed last, by an error of the device that nothing has followed
         self._device_failed_twice = False
+        self._too_large_alone = 0  # records that do not fit by themselves
+
+    def works(self, span: Span) -> tuple[Work, ...]:
+        works = self.batch.works
+        return works if len(span) == len(works) else works[span.first : span.last]
 
     async def run(self) -> None:
         """Run all of it.
@@ -56,19 +69,52 @@ class PlacedBatch:
             DeviceLost: the records of `running` failed for the device alone.
         """
         self._began = time.monotonic()
-        left = self.running
+        await self._run_all(self.running)
+
+    async def _run_all(self, left: Span) -> None:
         while len(left):
             left = await self._run_span(left)
 
     async def _run_span(self, span: Span) -> Span:
         """Run these records; when they fail together, find one offender. Gives the records still to run."""
+        if len(part := self._within_cap(span)) < len(span):
+            await self._run_all(part)
+            return Span(part.last, span.last)
         error = await self._attempt(span)
+        done = Span(span.last, span.last)
         if error is None:
-            return Span(span.last, span.last)
+            return done
         if self._device_failed_twice:  # once with other records, now with these
             raise self._lost(span, error)
+        if is_of_size(error) and len(span) > 1:
+            await self._halve(span)
+            return done
         if len(span) > 1 and self._passes_by_itself(span, error):
-            return Span(span.last, span.last)
+            return done
+        return await self._isolate(span, error)
+
+    def _within_cap(self, span: Span) -> Span:
+        """As many of the first records as fit; a batch may have been put together before that was known."""
+        if not len(self._lessons.caps):
+            return span
+        works, rows = self.works(span), 0
+        cap = self._lessons.caps.rows(works[0].bucket)
+        for place, work in enumerate(works):
+            rows += work.rows
+            if place and rows > cap:
+                return Span(span.first, span.first + place)
+        return span
+
+    async def _halve(self, span: Span) -> None:
+        """Too much at once. The limit is learned only if each record fits: one that asks for too much moves none."""
+        half, before = span.first + len(span) // 2, self._too_large_alone
+        await self._run_all(Span(span.first, half))
+        await self._run_all(Span(half, span.last))
+        if self._too_large_alone == before:
+            self._lessons.too_many(self.works(span), time.monotonic())
+
+    async def _isolate(self, span: Span, error: HeadraceError) -> Span:
+        """Find one offender; gives the records that are still to run."""
         isolation = Isolation(span)
         while (part := isolation.next_run()) is not None:
             part_error = await self._attempt(part)
@@ -77,7 +123,7 @@ class PlacedBatch:
         offender = isolation.offender
         proof = await self._attempt(Span(offender, offender + 1)) if isolation.must_prove(error.code) else error
         if proof is not None:
-            self._blame(offender, proof, found_by_splitting=len(span) > 1)
+            self._blame(offender, proof)
         return isolation.set_aside
 
     async def _attempt(self, part: Span) -> HeadraceError | None:
@@ -87,25 +133,30 @@ class PlacedBatch:
         self.run_s += answer.run_s
         self._device_failed_twice = self._trust.note(answer.error)
         if answer.error is None:
+            now = time.monotonic()
             self._doubtful = None
-            self.passed_s.append(answer.run_s)
-            outcomes, failures = self._scribe.answered(self.batch, part, answer, self._began, time.monotonic())
+            self.any_passed = True
+            self._lessons.passed(self.works(part), answer.run_s, now)
+            outcomes, failures = self._scribe.answered(self.batch, part, answer, self._began, now)
             self.outcomes += outcomes
             self.failures += failures
+        else:
+            self._lessons.failed(answer.error)
         return answer.error
 
     def _passes_by_itself(self, span: Span, error: HeadraceError) -> bool:
         """Whether all may simply run again later: no record is at fault, so that there is nobody to look for."""
-        failures = [Failure(work, error) for work in self.batch.works[span.first : span.last]]
+        failures = [Failure(work, error) for work in self.works(span)]
         if not all(map(self._judge, failures)):
             return False
         self.failures += failures
         return True
 
-    def _blame(self, offender: int, error: HeadraceError, *, found_by_splitting: bool) -> None:
+    def _blame(self, offender: int, error: HeadraceError) -> None:
         failure = Failure(self.batch.works[offender], error)
         self.failures.append(failure)
-        if found_by_splitting:
+        self._too_large_alone += is_of_size(error)
+        if len(self.batch.works) > 1:
             self.offenders.append(failure)
         if self._trust.doubted:
             self._doubtful = offender

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from producer_sdk.broker import Producer
 from producer_sdk.topics import Lane
 
+from .commit import PartitionLedger
 from .events import heard
 from .reply import Scribe
 from .send import Destinations as Destinations
@@ -21,6 +22,7 @@ MAX_UNACKNOWLEDGED = 8192
 MAX_UNACKNOWLEDGED_BYTES = 64 * 1024 * 1024
 LINGER_S = 0.02
 ENOUGH = 64  # outcomes that need not wait for more: beyond it a request to the broker costs them little
+ENOUGH_OF_MANY = 256  # while at least as many requests wait, whom the pause holds up no longer than those before them
 ROUND_S = 0.25
 
 
@@ -35,7 +37,8 @@ class OutcomeIndex(Protocol):
 class Replier:
     """Publishes the outcomes of one model. `put` hands over, `run` publishes; one event loop touches it.
 
-    `published` is called with outcomes as they are acknowledged; `running` tells how many batches run now.
+    `published` is called with outcomes as they are acknowledged; `running` tells how many batches run now, `behind` how
+    many requests wait for one.
 
     What arrives while a round of publishing is under way goes out in the next, so that a busy worker sends large
     batches and an idle one sends at once. A partition that does not answer delays a round for `ROUND_S` only.
@@ -49,10 +52,12 @@ class Replier:
         published: Callable[[Sequence[Outcome]], None],
         running: Callable[[], int],
         index: OutcomeIndex | None = None,
+        behind: Callable[[], int] = lambda: 0,
     ) -> None:
         self._scribe = scribe
         self._published = published
         self._running = running
+        self._behind = behind
         self._index = index
         self._replies = Sender(producer, destinations, scribe, self._finish, self._replaced, self._keep)
         # A letter is no evidence to keep of another.
@@ -68,7 +73,7 @@ class Replier:
             self._waiting += outcomes
             self.unacknowledged += len(outcomes)
             self._nbytes += _bytes_of(outcomes)
-            self._urgent = self._urgent or any(outcome.lane is Lane.INTERACTIVE for outcome in outcomes)
+            self._urgent = self._urgent or Lane.INTERACTIVE in [outcome.lane for outcome in outcomes]
             self._wake.set()
 
     @property
@@ -112,16 +117,19 @@ class Replier:
         """
         self._wake.clear()
         ends = time.monotonic() + LINGER_S
-        while not self._urgent and len(self._waiting) < ENOUGH and self._running():
+        while not self._urgent and len(self._waiting) < self._enough() and self._running():
             left_s = ends - time.monotonic()
             if left_s <= 0:
                 return
             await heard(self._wake, left_s)
             self._wake.clear()
 
+    def _enough(self) -> int:
+        return max(ENOUGH, min(ENOUGH_OF_MANY, self._behind()))
+
     def _finish(self, outcomes: Sequence[Outcome]) -> None:
-        for outcome in outcomes:
-            outcome.source.ledger.finish(outcome.source.offset)
+        for ledger, offsets in by_ledger(outcomes):
+            ledger.finish_all(offsets)
         self.unacknowledged -= len(outcomes)
         self._nbytes -= _bytes_of(outcomes)
         self._published(outcomes)
@@ -138,6 +146,18 @@ def _by_source(outcomes: Sequence[Outcome]) -> Sequence[Sequence[Outcome]]:
     return list(groups.values())
 
 
+def by_ledger(outcomes: Sequence[Outcome]) -> Iterable[tuple[PartitionLedger, list[int]]]:
+    """The offsets, of neighbours in one list: records of one partition were taken together."""
+    ledger, offsets = outcomes[0].source.ledger, list[int]()
+    for outcome in outcomes:
+        source = outcome.source
+        if source.ledger is not ledger:
+            yield ledger, offsets
+            ledger, offsets = source.ledger, []
+        offsets.append(source.offset)
+    yield ledger, offsets
+
+
 def _bytes_of(outcomes: Sequence[Outcome]) -> int:
-    replies = sum([len(outcome.outgoing.value or b"") for outcome in outcomes])
+    replies = sum([len(outcome.outgoing[1] or b"") for outcome in outcomes])
     return replies + sum([len(each.evidence.value or b"") for each in outcomes if each.evidence is not None])

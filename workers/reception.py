@@ -75,15 +75,19 @@ class Reception:
             works = await self._unanswered(works, self._index)
         if ledger.remembers:
             works = [_with_attempts(work, ledger) for work in works]
+        if ledger.partition.topic == self._retry_topic:
+            works = [work for work in works if not self._is_early(work, now)]
+        add = self._backlog.add
         for work in works:
-            self._wait(work, now)
+            add(work)
 
-    def _wait(self, work: Work, now: Now) -> None:
-        due = due_of(work.record, now) if work.source.ledger.partition.topic == self._retry_topic else None
-        if due is not None and due > now.monotonic:
-            self._later.add(work, due)
-        else:
-            self._backlog.add(work)
+    def _is_early(self, work: Work, now: Now) -> bool:
+        """Whether a retry is not due yet; then it waits for its time."""
+        due = due_of(work.record, now)
+        if due is None or due <= now.monotonic:
+            return False
+        self._later.add(work, due)
+        return True
 
     async def _unanswered(self, works: Sequence[Work], index: ReplyIndex) -> list[Work]:
         """Answer from the reply index what an earlier run has answered; the others."""

@@ -5,22 +5,20 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from msgspec import Raw
-from msgspec.msgpack import Ext, encode
 from msgspec.structs import replace
 
 from producer_sdk import dead_letters
 from producer_sdk.broker import Outgoing, Record
 from producer_sdk.errors import DeadlineExceeded, HeadraceError, Internal, PayloadTooLarge
 from producer_sdk.oip import encode_json_error, encode_json_reply
-from producer_sdk.tensors import Tensor, tensor_ext
 from producer_sdk.topics import ReplyTo, Topics
-from producer_sdk.wire import Form, encode_error, encode_reply
+from producer_sdk.wire import Form, encode_error
 
+from .reply_pen import Cut, written
 from .retry import Failure, Span
 from .retry_records import origin_of
 from .runners.engine import DEAD_LETTER_CODES
-from .work import Answer, Batch, Block, Outcome, Part, Rejected, Work
+from .work import Answer, Batch, Outcome, Part, Rejected, Work
 
 OK = "OK"
 MOVED = "RETRY"  # not an outcome: the record waits on the retry topic
@@ -77,42 +75,61 @@ class Scribe:
 
     def _results_of(
         self, works: Sequence[Work], part: Part, batch_rows: int, run_ms: float, started: float, now: float
-    ) -> Iterable[Outcome]:
-        cuts = [_Cut(block, part.rows) for block in part.blocks]
-        row, arrived, told = 0, -1.0, _Told({})
-        for work in works:
-            if work.expires is not None and work.expires <= now:
-                yield self.failed(work, DeadlineExceeded("the deadline passed while the model ran"))
-            else:
-                if work.arrived != arrived:  # the records of one haul arrived together
-                    arrived = work.arrived
-                    queue_ms = round((started - arrived) * 1000, 3)
-                    told = _Told({"batch_rows": batch_rows, "queue_ms": queue_ms, "run_ms": run_ms})
-                yield self._result(work, cuts, row, told)
-            row += work.rows
-
-    def _result(self, work: Work, cuts: Sequence[_Cut], row: int, told: _Told) -> Outcome:
-        request = work.request
-        if request.outputs is not None:
-            cuts = [cut for cut in cuts if cut.block.name in request.outputs]
-        try:
+    ) -> list[Outcome]:
+        cuts = [Cut(block, part.rows) for block in part.blocks]
+        outcomes: list[Outcome] = []
+        row = 0
+        for alike in _neighbours_alike(works):
+            rows, arrived, request = alike[0].rows, alike[0].arrived, alike[0].request
+            queue_ms = round((started - arrived) * 1000, 3)
+            told = {"batch_rows": batch_rows, "queue_ms": queue_ms, "run_ms": run_ms}
+            wanted = cuts if request.outputs is None else [cut for cut in cuts if cut.block.name in request.outputs]
+            ids = [work.request.id for work in alike]
             if request.form is Form.JSON:
-                value = self._json(request.id, {cut.block.name: cut.tensor(row, work.rows) for cut in cuts}, told)
+                places = range(row, row + rows * len(alike), rows)
+                values: Sequence[bytes | HeadraceError] = [
+                    self._json(id, wanted, at, rows, told) for id, at in zip(ids, places, strict=True)
+                ]
             else:
-                exts = {cut.block.name: cut.ext(row, work.rows) for cut in cuts}
-                value = encode_reply(request.id, self._model, self._version, exts, told.encoded)
-            if len(value) > self._max_value_bytes:
-                raise self._too_large(len(value))
-        except HeadraceError as err:  # too large, or the model gave names that no reply can hold
-            return self.failed(work, err)
-        return self._outcome(work, OK, value, None, work.fingerprint)
+                values = written(ids, self._model, self._version, told, wanted, row, rows)
+            outcomes += [self._result(work, value, now) for work, value in zip(alike, values, strict=True)]
+            row += rows * len(alike)
+        return outcomes
 
-    def _json(self, id: str, tensors: Mapping[str, Tensor], told: _Told) -> bytes:
+    def _result(self, work: Work, value: bytes | HeadraceError, now: float) -> Outcome:
+        """The outcome of a request whose result this is, or that there is no value for it."""
+        if work.expires is not None and work.expires <= now:
+            return self.failed(work, DeadlineExceeded("the deadline passed while the model ran"))
+        if isinstance(value, HeadraceError):
+            return self.failed(work, value)
+        if len(value) > self._max_value_bytes:
+            return self.failed(work, self._too_large(len(value)))
+        request = work.request
+        return Outcome(
+            request.id,
+            OK,
+            request.reply_to or self._results,
+            Outgoing(request.id.encode(), value),
+            work.source,
+            work.lane,
+            work.arrived,
+            request.form,
+            None,
+            work.fingerprint,
+        )
+
+    def _json(
+        self, id: str, cuts: Sequence[Cut], row: int, rows: int, told: Mapping[str, Any]
+    ) -> bytes | HeadraceError:
+        tensors = {cut.block.name: cut.tensor(row, rows) for cut in cuts}
         nbytes = sum(len(tensor.data) for tensor in tensors.values())
         # No JSON text is shorter than a quarter of the bytes; writing out what cannot be sent would hold up the loop.
         if nbytes // 4 > self._max_value_bytes:
-            raise self._too_large(nbytes)
-        return encode_json_reply(id, self._model, self._version, tensors, told.parameters)
+            return self._too_large(nbytes)
+        try:
+            return encode_json_reply(id, self._model, self._version, tensors, told)
+        except HeadraceError as err:  # the model gave names that no reply can hold
+            return err
 
     def _outcome(
         self, work: Work, code: str, value: bytes, evidence: Outgoing | None = None, fingerprint: bytes = b""
@@ -224,39 +241,13 @@ class Scribe:
         return Outgoing(record.key, record.value, dead_letters.headers(facts, origin.headers))
 
 
-class _Told:
-    """What a reply says of its batch, as a mapping and as MessagePack: written once for all records of a haul."""
-
-    __slots__ = ("encoded", "parameters")
-
-    def __init__(self, parameters: Mapping[str, Any]) -> None:
-        self.parameters = parameters
-        self.encoded = Raw(encode(parameters))
-
-
-class _Cut:
-    """Cuts one record's rows out of a block."""
-
-    __slots__ = ("_row_bytes", "_view", "block")
-
-    def __init__(self, block: Block, rows: int) -> None:
-        self.block = block
-        self._view = memoryview(block.data)
-        self._row_bytes = len(self._view) // rows if rows else 0
-
-    def tensor(self, first: int, rows: int) -> Tensor:
-        return Tensor(self.block.datatype, self._shape(rows), self._data(first, rows))
-
-    def ext(self, first: int, rows: int) -> Ext:
-        return tensor_ext(self.block.datatype, self._shape(rows), self._data(first, rows))
-
-    def _shape(self, rows: int) -> tuple[int, ...]:
-        return (rows, *self.block.shape) if self.block.batched else self.block.shape
-
-    def _data(self, first: int, rows: int) -> memoryview:
-        if not self.block.batched:
-            return self._view
-        ends = self.block.row_ends
-        if ends:
-            return self._view[ends[first - 1] if first else 0 : ends[first + rows - 1]]
-        return self._view[first * self._row_bytes : (first + rows) * self._row_bytes]
+def _neighbours_alike(works: Sequence[Work]) -> Iterable[Sequence[Work]]:
+    """Neighbours whose results differ in id and in content alone; the records of one haul arrived together."""
+    first, start = works[0], 0
+    rows, arrived, form, outputs = first.rows, first.arrived, first.request.form, first.request.outputs
+    for place, work in enumerate(works):
+        request = work.request
+        if work.arrived != arrived or work.rows != rows or request.form is not form or request.outputs != outputs:
+            yield works[start:place]
+            start, rows, arrived, form, outputs = place, work.rows, work.arrived, request.form, request.outputs
+    yield works[start:]

@@ -12,7 +12,7 @@ from producer_sdk.errors import Code, HeadraceError
 from .runners.engine import RetryPolicy
 from .work import Work
 
-_OF_SIZE = frozenset((Code.OUT_OF_MEMORY, Code.PAYLOAD_TOO_LARGE))
+OF_SIZE = frozenset((Code.OUT_OF_MEMORY, Code.PAYLOAD_TOO_LARGE))
 _DEVICE_WORDS = ("cuda error", "cuda failure", "cudaerror", "cuda_error", "cudnn", "cublas", "hip error", "hiperror")
 _MOST_DOUBLINGS = 60
 
@@ -51,6 +51,11 @@ class Again(Struct, frozen=True):
 def is_transient(error: HeadraceError, policy: RetryPolicy) -> bool:
     """Whether the failure may pass by itself: its code says so, or the model did."""
     return error.retry_after_s is not None or error.code in policy.codes
+
+
+def is_of_size(error: HeadraceError) -> bool:
+    """Whether fewer records at a time may pass, so that none of them need be at fault."""
+    return error.code in OF_SIZE
 
 
 def after_failure(
@@ -108,7 +113,7 @@ class Isolation:
 
         Always where the records passed in each part that was run, and for errors that depend on a batch's size.
         """
-        return not self._failed_alone and (not len(self.set_aside) or code in _OF_SIZE)
+        return not self._failed_alone and (not len(self.set_aside) or code in OF_SIZE)
 
     @property
     def offender(self) -> int:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Collection
 
 from msgspec import Struct
 
@@ -14,14 +13,13 @@ from producer_sdk.dead_letters import is_redriven
 from producer_sdk.errors import HeadraceError, RunnerCrashed
 
 from .keeper import RunnerKeeper
+from .lessons import Lessons
 from .placed import DeviceLost, PlacedBatch
 from .quarantine import Quarantine
 from .reply import Scribe
-from .retry import AfterDeath, Again, Failure, Postponed, Span, after_death, after_failure, is_transient
-from .runners.engine import Loaded, ModelSpec, RetryPolicy
-from .runners.load import make_runner
+from .retry import OF_SIZE, AfterDeath, Again, Failure, Postponed, Span, after_death, after_failure, is_transient
+from .runners.engine import Loaded, RetryPolicy
 from .runners.runner import Runner, RunnerDied
-from .settings import WorkerSettings
 from .work import Batch, Outcome, Work
 
 USUAL_POLICY = RetryPolicy()
@@ -48,8 +46,8 @@ class Device:
 
     Attributes:
         slots: how many batches may be given to `run` at a time.
-        quarantine: inputs that are answered with the error of their last run.
-        run_s: smoothed seconds that a batch takes, for the batch rule.
+        runners: how many of them run at a time; slot k is one of runner k modulo `runners`.
+        lessons: what its runs have taught; its model's other devices may share them.
     """
 
     def __init__(
@@ -60,7 +58,7 @@ class Device:
         changed: Callable[[], None],
         *,
         policy: RetryPolicy = USUAL_POLICY,
-        quarantine_s: float = 0.0,
+        lessons: Lessons | None = None,
         circuit_limit: int = 5,
         random: Callable[[], float] = random.random,
     ) -> None:
@@ -69,8 +67,8 @@ class Device:
         self._random = random
         self._keeper = RunnerKeeper(make_runner, model, changed, circuit_limit)
         self.slots = self._keeper.runner.slots
-        self.quarantine = Quarantine(quarantine_s)
-        self.run_s = 0.0
+        self.runners = 1
+        self.lessons = lessons or Lessons()
 
     @property
     def ready(self) -> bool:
@@ -92,6 +90,30 @@ class Device:
         """How often its runner has died."""
         return self._keeper.deaths
 
+    @property
+    def quarantine(self) -> Quarantine:
+        """Inputs that are answered with the error of their last run."""
+        return self.lessons.quarantine
+
+    @property
+    def busy_runners(self) -> int:
+        """Runners that have a batch."""
+        return int(self._keeper.in_flight > 0)
+
+    def row_cap(self, bucket: object) -> int:
+        """Most rows that a batch of this bucket should have, for more did not fit into memory."""
+        return self.lessons.caps.rows(bucket)
+
+    def free_slot(self, taken: Collection[int]) -> int | None:
+        """The slot for the next batch, where `taken` are in use; None while no batch can be run."""
+        if not self._keeper.ready:
+            return None
+        return next((slot for slot in range(self.slots) if slot not in taken), None)
+
+    def idle(self, taken: Collection[int]) -> bool:
+        """Whether the next batch would begin at once."""
+        return not taken and self._keeper.ready
+
     async def start(self) -> Loaded:
         """Load the model.
 
@@ -99,6 +121,10 @@ class Device:
             LoadFailed, RunnerDied: it cannot be loaded; the device stays unavailable.
         """
         return await self._keeper.start()
+
+    def start_soon(self) -> None:
+        """Load the model while others go on; if that fails, it is tried again."""
+        self._keeper.start_soon()
 
     async def stop(self, timeout_s: float) -> None:
         await self._keeper.stop(timeout_s)
@@ -113,10 +139,12 @@ class Device:
         if not batch.works:
             return Ran(known)
         try:
-            self._keeper.runner.place(slot, batch)
+            padded = self._keeper.runner.place(slot, batch)
         except HeadraceError as err:
             ran = await self._run_halves(slot, batch, scribe, err)
         else:
+            if padded is not None:
+                self.lessons.padded(padded.elements, padded.padding)
             ran = await self._run_placed(slot, batch, scribe)
         ran.outcomes.extend(known)
         return ran
@@ -137,25 +165,26 @@ class Device:
     async def _run_halves(self, slot: int, batch: Batch, scribe: Scribe, error: HeadraceError) -> Ran:
         """The inputs do not fit into the slot's memory together: run half of the records, then the others."""
         works = batch.works
+        self.lessons.failed(error)
         if len(works) == 1:
             return Ran([scribe.failed(works[0], error)])
         half = len(works) // 2
         first, second = [await self.run(slot, _batch(part), scribe) for part in (works[:half], works[half:])]
-        return Ran(
-            first.outcomes + second.outcomes,
-            first.again + second.again,
-            first.later + second.later,
-            first.run_s + second.run_s,
-        )
+        outcomes, again = first.outcomes + second.outcomes, first.again + second.again
+        if not again and not any(outcome.code in OF_SIZE for outcome in outcomes):
+            self.lessons.too_many(works, time.monotonic())
+        return Ran(outcomes, again, first.later + second.later, first.run_s + second.run_s)
 
     async def _run_placed(self, slot: int, batch: Batch, scribe: Scribe) -> Ran:
         runner, trust = self._keeper.runner, self._keeper.trust
-        placed = PlacedBatch(runner, trust, slot, batch, scribe, self._judge)
+        placed = PlacedBatch(runner, trust, slot, batch, scribe, self._judge, self.lessons)
         self._keeper.in_flight += 1
         try:
             await placed.run()
         except RunnerDied as death:
             self._keeper.died(runner, str(death), known=batch.works[0].alone)
+            if death.started and death.killed:
+                self.lessons.killed(placed.works(placed.running), time.monotonic())
             outcomes, again = self._after_death(placed, death, scribe)
         else:
             outcomes, again = [], ()
@@ -163,8 +192,6 @@ class Device:
                 self._keeper.worked()
         finally:
             self._keeper.in_flight -= 1
-        for passed_s in placed.passed_s:
-            self.run_s = passed_s if self.run_s == 0.0 else 0.8 * self.run_s + 0.2 * passed_s
         later = self._settle(placed, outcomes, scribe)
         return Ran(placed.outcomes + outcomes, again, later, placed.run_s)
 
@@ -222,22 +249,9 @@ class Device:
 
     def _remember(self, failure: Failure, placed: PlacedBatch) -> None:
         """Quarantine an offender, if its batch mates passed and its error says that it would fail again."""
-        if placed.passed_s and not failure.error.retryable and any(each is failure for each in placed.offenders):
+        if placed.any_passed and not failure.error.retryable and any(each is failure for each in placed.offenders):
             work = failure.work
             self.quarantine.add(work.request, work.nbytes, failure.error, time.monotonic())
-
-
-def device_for(spec: ModelSpec, settings: WorkerSettings, changed: Callable[[], None]) -> Device:
-    """The device of a model, not started; `changed` is called when what others are told of it has changed."""
-    return Device(
-        partial(make_runner, spec, max_batch_bytes=settings.max_batch_bytes),
-        settings.attempt_limit,
-        spec.name,
-        changed,
-        policy=spec.retry,
-        quarantine_s=settings.quarantine_s,
-        circuit_limit=settings.circuit_limit,
-    )
 
 
 def _batch(works: list[Work] | tuple[Work, ...]) -> Batch:

@@ -67,8 +67,12 @@ class Sender:
         groups: defaultdict[tuple[str, int], list[Outcome]] = defaultdict(list)
         looked = False
         counts = self._destinations.partitions
+        last, group = None, list[Outcome]()
         for outcome in outcomes:
-            topic, partition = outcome.address
+            if outcome.address is last:  # most requests of one client share the object
+                group.append(outcome)
+                continue
+            topic, partition = last = outcome.address
             count = counts.get(topic, 0)
             if (partition or 0) >= count and not looked:
                 looked = True
@@ -76,12 +80,13 @@ class Sender:
                 counts = self._destinations.partitions
                 count = counts.get(topic, 0)
             if (partition or 0) >= count:
-                outcome = await self._redirected(outcome, count)
+                outcome, last = await self._redirected(outcome, count), None
                 topic, partition = outcome.address
                 count = max(1, counts.get(topic, 0))
             if partition is None:
-                partition = outcome.source.ledger.partition.partition % count
-            groups[topic, partition].append(outcome)
+                partition, last = outcome.source.ledger.partition.partition % count, None
+            group = groups[topic, partition]
+            group.append(outcome)
         return groups
 
     async def send(self, topic: str, partition: int, outcomes: Sequence[Outcome], *, small: bool = False) -> None:

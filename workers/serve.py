@@ -18,6 +18,7 @@ from producer_sdk.topics import Topics
 from .announce import Announcer, announcement
 from .cancels import Cancels
 from .connect import event_log, reach_kafka, redis_for, see_to_topics
+from .device_share import shares
 from .drain import Budget, Exit, StopRequest, stop_signals
 from .events import unless
 from .health import Health, ModelHealth
@@ -112,7 +113,7 @@ class Worker:
         if events is not None:
             self._metrics.left_out["events_dropped"] = lambda: events.dropped
         return Shared(self._broker, *clients, self._changed, self.stop.quiet, self.health.kafka_is_away, self._cancels,
-                      Turn(), events, redis)  # fmt: skip
+                      Turn(), shares(specs), events, redis)  # fmt: skip
 
     def _cancelled(self) -> None:
         for loop in self.loops:
@@ -189,7 +190,12 @@ class Worker:
 
     def _find_models(self) -> list[ModelSpec]:
         settings = self._settings
-        specs = find_models(settings.models, settings.model, attempt_timeout_s=settings.attempt_timeout_s)
+        specs = find_models(
+            settings.models,
+            settings.model,
+            attempt_timeout_s=settings.attempt_timeout_s,
+            replicas=settings.replicas,
+        )
         if settings.isolation is not None:
             specs = [replace(spec, isolation=settings.isolation) for spec in specs]
         for spec in specs:

@@ -11,13 +11,18 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, field
 
-from producer_sdk.broker import GroupOptions
+from producer_sdk.broker import Broker, GroupOptions
 from producer_sdk.settings import KafkaSettings
 
 MIB = 1 << 20
+DEFAULT_SESSION_S = 10.0
 HEARTBEATS_PER_SESSION = 3
 LONGEST_DEFAULT_HEARTBEAT_S = 1.0  # a member hears of a rebalance at its next heartbeat, and till then the others wait
 SHORTEST_DEFAULT_REBALANCE_S = 60.0
+OF_THE_BROKER = {
+    "session_timeout_s": "consumer.session.timeout.ms",
+    "heartbeat_interval_s": "consumer.heartbeat.interval.ms",
+}
 
 
 def new_worker_id() -> str:
@@ -47,14 +52,19 @@ class WorkerSettings(KafkaSettings, frozen=True, kw_only=True):
     admin_port: Annotated[
         int, Meta(description="Port of /startupz, /livez, /readyz and /metrics; 0 takes a free one.", ge=0, le=65535)
     ] = 9400
+    group_protocol: Annotated[
+        Literal["classic", "consumer"],
+        Meta(description="How groups share out partitions; consumer is KIP-848, for kafka_client librdkafka alone."),
+    ] = "classic"
     session_timeout_s: Annotated[
-        float,
+        float | None,
         Meta(
             description="A worker silent for so long loses its partitions; brokers refuse less than 6 s by default.",
             gt=0,
             le=1800,
+            extra={"default": "10; the broker's with group_protocol consumer"},
         ),
-    ] = 10.0
+    ] = None
     heartbeat_interval_s: Annotated[
         float | None,
         Meta(
@@ -154,16 +164,31 @@ class WorkerSettings(KafkaSettings, frozen=True, kw_only=True):
         Literal["process", "inline"] | None,
         Meta(description="Run every model in a process of its own, or in a thread; else model.yaml decides."),
     ] = None
+    replicas: Annotated[
+        int | None,
+        Meta(
+            description="Runners of each model beside each other, each with the model in its own memory; else "
+            "model.yaml decides.",
+            ge=1,
+            le=256,
+        ),
+    ] = None
+    keep_run_times: Annotated[
+        bool,
+        Meta(description="Keep learned run times in <models>/<name>/.run_times, for the next worker."),
+    ] = True
     log_level: Annotated[Literal["debug", "info", "warning", "error"], Meta(description="Least level to log.")] = "info"
     log_format: Annotated[Literal["text", "json"], Meta(description="Log lines for people or for machines.")] = "text"
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self._check_group_protocol()
         heartbeat_s, rebalance_s = self.heartbeat_interval_s, self.rebalance_timeout_s
-        if heartbeat_s is not None and heartbeat_s * HEARTBEATS_PER_SESSION > self.session_timeout_s:
+        session_s = self.session_timeout_s or DEFAULT_SESSION_S
+        if heartbeat_s is not None and heartbeat_s * HEARTBEATS_PER_SESSION > session_s:
             raise ValueError(
                 f"heartbeat_interval_s ({heartbeat_s:g}) must be at most a third of session_timeout_s "
-                f"({self.session_timeout_s:g}), so that one lost heartbeat does not cost the partitions"
+                f"({session_s:g}), so that one lost heartbeat does not cost the partitions"
             )
         if rebalance_s is not None and rebalance_s <= self.drain_timeout_s:
             raise ValueError(
@@ -181,14 +206,29 @@ class WorkerSettings(KafkaSettings, frozen=True, kw_only=True):
                 f"({self.max_backlog_bytes}), for such a record could never be taken in"
             )
 
+    def _check_group_protocol(self) -> None:
+        if self.group_protocol == "classic":
+            return
+        if self.kafka_client != "librdkafka":
+            raise ValueError("group_protocol consumer needs kafka_client librdkafka: aiokafka does not know it")
+        for name, of_broker in OF_THE_BROKER.items():
+            if getattr(self, name) is not None:
+                raise ValueError(
+                    f"{name} has no effect with group_protocol consumer, where the broker decides for all members "
+                    f"of a group: set the group's {of_broker} in Kafka, or leave it out"
+                )
+
+    def broker(self) -> Broker:
+        """The Kafka cluster that these settings name, with members of `group_protocol`."""
+        return self._broker(self.group_protocol)
+
     def group_options(self) -> GroupOptions:
         """How the worker behaves as a member of its models' groups."""
-        heartbeat_s = self.heartbeat_interval_s or min(
-            LONGEST_DEFAULT_HEARTBEAT_S, self.session_timeout_s / HEARTBEATS_PER_SESSION
-        )
+        session_s = self.session_timeout_s or DEFAULT_SESSION_S
+        heartbeat_s = self.heartbeat_interval_s or min(LONGEST_DEFAULT_HEARTBEAT_S, session_s / HEARTBEATS_PER_SESSION)
         rebalance_s = self.rebalance_timeout_s or max(SHORTEST_DEFAULT_REBALANCE_S, 2 * self.drain_timeout_s)
         return GroupOptions(
-            session_timeout_s=self.session_timeout_s,
+            session_timeout_s=session_s,
             heartbeat_interval_s=heartbeat_s,
             rebalance_timeout_s=rebalance_s,
             max_poll_interval_s=self.max_poll_interval_s,

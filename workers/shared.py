@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -11,6 +11,7 @@ from msgspec import Struct
 from producer_sdk.broker import Admin, Broker, Producer
 
 from .cancels import Cancels
+from .device_share import DeviceShare
 from .event_log import EventLog
 from .turn import Turn
 
@@ -24,6 +25,7 @@ class Shared(Struct, frozen=True):
         kafka_away: whether Kafka has not acknowledged anything for a while.
         cancels: requests that their callers have given up.
         turn: which model tries suspects now.
+        shares: whose batch starts next, by device, where several models use one.
         events: where what was started and committed is published; None where nobody wants to know.
         redis: client of the Redis that holds reply indexes, for models with `dedupe`; None without.
     """
@@ -36,5 +38,6 @@ class Shared(Struct, frozen=True):
     kafka_away: Callable[[], bool]
     cancels: Cancels
     turn: Turn
+    shares: Mapping[str, DeviceShare] = {}
     events: EventLog | None = None
     redis: Any = None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from msgspec import Struct
 
 from producer_sdk.broker import Outgoing, Record
@@ -38,6 +40,7 @@ class Work(Struct, eq=False, gc=False):
         deaths: those that ended a runner, or the worker, while it was in flight.
         cost: what the model declares a request to cost; its rows where it declares nothing.
         priority: 1 is served first; 0 where the model has no levels.
+        allowance_s: how much later than its deadline it `expires`, for who set the deadline may have another clock.
         alone: it has to run by itself, since it may be what kills the process that runs it.
         fingerprint: of its inputs, once somebody needed it; else empty.
     """
@@ -57,6 +60,18 @@ class Work(Struct, eq=False, gc=False):
     deaths: int = 0
     cost: float = 1.0
     priority: int = 0
+    allowance_s: float = 0.0
+
+    @property
+    def due(self) -> float:
+        """When its answer is wanted, monotonic seconds; infinite without a deadline.
+
+        That is its deadline; but where that lay in the past when it arrived, the clocks differ, and `expires` counts.
+        """
+        if self.expires is None:
+            return math.inf
+        deadline = self.expires - self.allowance_s
+        return deadline if deadline > self.arrived else self.expires
 
 
 class Rejected(Struct, frozen=True):

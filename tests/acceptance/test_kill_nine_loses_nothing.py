@@ -62,13 +62,13 @@ async def test_kill_nine_of_the_runner_in_mid_batch_loses_nothing(
 
 
 @pytest.mark.timeout(120)
+@pytest.mark.parametrize("kafka_client", ["aiokafka", "librdkafka"])
 async def test_kill_nine_of_the_worker_in_mid_batch_loses_nothing(
-    kafka_broker: KafkaBroker, prefix: str, tmp_path: Path
+    kafka_broker: KafkaBroker, prefix: str, tmp_path: Path, kafka_client: str
 ) -> None:
     models = python_model(tmp_path / "models", "m", SLEEPY, max_batch_size=8)
-    worker = WorkerProcess(
-        kafka_broker.bootstrap_servers, models, prefix, tmp_path / "log", HEADRACE_SESSION_TIMEOUT_S="6"
-    )
+    given = {"HEADRACE_SESSION_TIMEOUT_S": "6", "HEADRACE_KAFKA_CLIENT": kafka_client}
+    worker = WorkerProcess(kafka_broker.bootstrap_servers, models, prefix, tmp_path / "log", **given)
     worker.start()
     try:
         await worker.serves()

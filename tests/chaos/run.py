@@ -32,6 +32,7 @@ outcome. Ends with 1 when a row loses, contradicts itself, shows a caller two an
   make chaos                                          all of it, about 20 minutes
   python tests/chaos/run.py --list                    the faults
   python tests/chaos/run.py --row worker-killed       one fault; may be given several times
+  python tests/chaos/run.py --kafka-client librdkafka all of it on the other client
   python tests/chaos/run.py --row simulated --seed 7  one seed in simulated time
 """
 HEAD = f"{'fault':<22}{'sent':>7}{'outcomes':>10}{'lost':>6}{'twice':>7}{'repeats':>9}{'recovery':>10}"
@@ -45,6 +46,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--list", action="store_true", help="name the faults and end")
     parser.add_argument("--seed", type=int, default=None, help="of the requests, and the one to simulate")
     parser.add_argument("--json", action="store_true", help="one JSON object a line instead of the table")
+    parser.add_argument(
+        "--kafka-client", choices=["aiokafka", "librdkafka"], default="aiokafka", help="of all programs"
+    )
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="leave models and logs of the workers there")
     return parser.parse_args()
 
@@ -54,6 +58,7 @@ def main() -> int:
     given = arguments()
     for noisy in (
         "aiokafka",
+        "librdkafka",
         "asyncio",
         "headrace",
         "producer_sdk",
@@ -74,7 +79,7 @@ def main() -> int:
     rows = [row for row in ROWS if row.name in wanted]
     with tempfile.TemporaryDirectory(prefix="headrace-chaos-") as temporary:
         folder = given.keep or Path(temporary)
-        results += play_all(rows, folder, given.seed or 0, given.json) if rows else []
+        results += play_all(rows, folder, given.seed or 0, given.json, given.kafka_client) if rows else []
     broken = [result.row for result in results if result.breaks]
     if not given.json:
         print(summary(len(results), broken))
@@ -89,9 +94,9 @@ def summary(played: int, broken: Sequence[str]) -> str:
     return f"{faults}, {len(broken)} break{'s' if len(broken) == 1 else ''} the promise: {', '.join(broken)}"
 
 
-def play_all(rows: Sequence[Row], folder: Path, seed: int, as_json: bool) -> list[Result]:
+def play_all(rows: Sequence[Row], folder: Path, seed: int, as_json: bool, kafka_client: str) -> list[Result]:
     """On one broker, one row after the other."""
-    with running_site() as site:
+    with running_site(kafka_client) as site:
         return [show(played(row, site, folder, seed), as_json) for row in rows]
 
 

@@ -39,6 +39,6 @@ async def test_polling_goes_on_while_the_backlog_is_full(broker: Broker, prefix:
         loop = worker.loops[0]
         asked = [asyncio.create_task(client.infer("m", {"x": np.array([[1.0, n]], np.float32)})) for n in range(4)]
         await until(lambda: loop.metrics.backlog() >= 1)
-        polled = loop.polled_at
-        await until(lambda: loop.polled_at > polled + 0.4, 3.0)
+        polled = loop.taking.polled_at
+        await until(lambda: loop.taking.polled_at > polled + 0.4, 3.0)
         await asyncio.gather(*asked)

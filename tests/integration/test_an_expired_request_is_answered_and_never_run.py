@@ -32,14 +32,17 @@ async def test_a_request_that_expires_behind_a_long_batch_is_answered_meanwhile(
     broker: Broker, prefix: str, tmp_path: Path
 ) -> None:
     models = python_model(tmp_path, "m", SLEEPY, max_batch_size=1)
-    async with running_worker(broker, models, prefix), Client(broker, prefix=prefix) as client:
+    async with (
+        running_worker(broker, models, prefix, clock_skew_allowance_s=0),
+        Client(broker, prefix=prefix) as client,
+    ):
         await client.infer("m", {"x": np.array([[0, 1]], np.float32)})
         long = [
             asyncio.create_task(client.infer("m", {"x": np.array([[1.5, 1]], np.float32)})) for _ in range(2)
         ]  # one runs, one lies in the second slot
         await asyncio.sleep(0.5)
         began = asyncio.get_running_loop().time()
-        with pytest.raises(DeadlineExceeded, match="waited"):
+        with pytest.raises(DeadlineExceeded, match="waited|would have passed"):
             await client.infer("m", {"x": np.array([[0, 1]], np.float32)}, deadline_s=0.4)
         assert asyncio.get_running_loop().time() - began < 0.9
         await asyncio.gather(*long)

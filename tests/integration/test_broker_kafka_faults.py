@@ -1,4 +1,4 @@
-"""What aiokafka leaves open: every wait has an end, a stale member is refused, and what ended says so."""
+"""What Kafka's clients leave open: every wait has an end, a stale member is refused, and what ended says so."""
 
 import asyncio
 import time
@@ -14,9 +14,11 @@ from headrace.local_kafka import LocalKafka
 from producer_sdk._kafka_member import KafkaMember
 from producer_sdk.broker import BrokerError, CommitRefused, Committed, GroupOptions, Outgoing, TopicPartition
 from producer_sdk.kafka import KafkaBroker, KafkaOptions
+from producer_sdk.rdkafka import RdKafkaBroker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(60)]
 
+KafkaClient = type[KafkaBroker] | type[RdKafkaBroker]
 IMPATIENT = KafkaOptions(send_timeout_s=1.5, commit_timeout_s=1.0, request_timeout_s=1.0)
 
 
@@ -45,9 +47,9 @@ def frozen(kafka: LocalKafka) -> Iterator[None]:
 
 
 @pytest.fixture
-async def impatient(own_kafka: LocalKafka, prefix: str) -> AsyncIterator[Clients]:
+async def impatient(own_kafka: LocalKafka, prefix: str, kafka_client: KafkaClient) -> AsyncIterator[Clients]:
     """Clients that give up after about a second."""
-    async with Clients(KafkaBroker(own_kafka.bootstrap_servers, options=IMPATIENT), prefix) as clients:
+    async with Clients(kafka_client(own_kafka.bootstrap_servers, options=IMPATIENT), prefix) as clients:
         yield clients
 
 
@@ -93,8 +95,10 @@ async def test_a_commit_and_a_start_without_an_answer_end_in_time(own_kafka: Loc
             await impatient.reader(topic)
 
 
-async def test_a_restart_of_the_broker_loses_and_repeats_nothing(own_kafka: LocalKafka, prefix: str) -> None:
-    async with Clients(KafkaBroker(own_kafka.bootstrap_servers), prefix) as clients:
+async def test_a_restart_of_the_broker_loses_and_repeats_nothing(
+    own_kafka: LocalKafka, prefix: str, kafka_client: KafkaClient
+) -> None:
+    async with Clients(kafka_client(own_kafka.bootstrap_servers), prefix) as clients:
         topic, producer, owner = await clients.topic(), await clients.producer(), Owner()
         member = await clients.member(topic, owner)
         await owner.until_it_owns(1)
@@ -175,13 +179,14 @@ async def test_a_corrupt_record_is_named_by_its_place(data_dir: Path, impatient:
 
 
 @pytest.mark.parametrize("task", ["_coordinator._coordination_task", "_fetcher._fetch_task", "_client._sync_task"])
-async def test_a_dead_task_of_aiokafka_ends_the_consumer(impatient: Clients, task: str) -> None:
-    topic, owner = await impatient.topic(), Owner()
-    member = await impatient.member(topic, owner)
-    await owner.until_it_owns(1)
-    assert isinstance(member, KafkaMember)
-    part, _, name = task.partition(".")
-    getattr(getattr(member._consumer, part), name).cancel()
-    await asyncio.sleep(0)
-    with pytest.raises(BrokerError, match="cannot go on"):
-        await read(member, 1)
+async def test_a_dead_task_of_aiokafka_ends_the_consumer(own_kafka: LocalKafka, prefix: str, task: str) -> None:
+    async with Clients(KafkaBroker(own_kafka.bootstrap_servers), prefix) as clients:
+        topic, owner = await clients.topic(), Owner()
+        member = await clients.member(topic, owner)
+        await owner.until_it_owns(1)
+        assert isinstance(member, KafkaMember)
+        part, _, name = task.partition(".")
+        getattr(getattr(member._consumer, part), name).cancel()
+        await asyncio.sleep(0)
+        with pytest.raises(BrokerError, match="cannot go on"):
+            await read(member, 1)

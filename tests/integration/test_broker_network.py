@@ -12,9 +12,11 @@ from tcp_proxy import TcpProxy, proxy_in_thread
 from headrace.local_kafka import LocalKafka
 from producer_sdk.broker import BrokerError, Committed, Consumer, Outgoing, Placed, Producer, TopicPartition
 from producer_sdk.kafka import KafkaBroker, KafkaOptions
+from producer_sdk.rdkafka import RdKafkaBroker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(60)]
 
+KafkaClient = type[KafkaBroker] | type[RdKafkaBroker]
 OUTAGE_S = 2.0
 RECORDS = 150
 # A request without an answer is sent again before the outage ends, so that the first may arrive twice.
@@ -37,14 +39,14 @@ def proxy(network: TcpProxy) -> Iterator[TcpProxy]:
 
 
 @pytest.fixture
-async def patient(proxy: TcpProxy, prefix: str) -> AsyncIterator[Clients]:
-    async with Clients(KafkaBroker(f"127.0.0.1:{proxy.port}", options=PATIENT), prefix) as clients:
+async def patient(proxy: TcpProxy, prefix: str, kafka_client: KafkaClient) -> AsyncIterator[Clients]:
+    async with Clients(kafka_client(f"127.0.0.1:{proxy.port}", options=PATIENT), prefix) as clients:
         yield clients
 
 
 @pytest.fixture
-async def impatient(proxy: TcpProxy, prefix: str) -> AsyncIterator[Clients]:
-    async with Clients(KafkaBroker(f"127.0.0.1:{proxy.port}", options=IMPATIENT), prefix) as clients:
+async def impatient(proxy: TcpProxy, prefix: str, kafka_client: KafkaClient) -> AsyncIterator[Clients]:
+    async with Clients(kafka_client(f"127.0.0.1:{proxy.port}", options=IMPATIENT), prefix) as clients:
         yield clients
 
 

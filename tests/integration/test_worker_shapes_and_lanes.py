@@ -22,6 +22,12 @@ class Model:
     def predict(self, inputs):
         return {"y": inputs["x"] + 1}
 """
+MASKED = """
+class Model:
+    def predict(self, inputs):
+        assert inputs["x"].shape[1] % 4 == 0
+        return {"y": inputs["x"] * 2, "n": inputs["mask"].sum(1)}
+"""
 
 
 def fp32(name: str, *shape: int, **more: Any) -> list[dict[str, object]]:
@@ -41,6 +47,22 @@ async def test_records_of_other_widths_and_other_unbatched_inputs_never_share_a_
     assert [r.outputs["y"].tolist() for r in replies if not isinstance(r, HeadraceError)] == [
         [w + k] * 2 for w, k in asked
     ]
+
+
+async def test_records_of_other_widths_share_batches_where_they_are_padded_and_see_no_padding(
+    broker: Broker, prefix: str, tmp_path: Path
+) -> None:
+    takes = fp32("x", -1, pad_to=[4, 8], mask="mask") + fp32("mask", -1)
+    gives = fp32("y", -1, cut_like="x") + fp32("n")
+    models = python_model(tmp_path, "m", MASKED, inputs=takes, outputs=gives, max_wait_ms=20)
+    asked = [np.full((1 + n % 2, 1 + n % 9), n, np.float32) for n in range(40)]
+    async with running_worker(broker, models, prefix) as worker, Client(broker, prefix=prefix) as client:
+        replies = [each async for each in client.map("m", ({"x": x} for x in asked), ordered=True)]
+        assert worker.loops[0].metrics.batches < len(asked)
+    for x, reply in zip(asked, replies, strict=True):
+        assert isinstance(reply, Reply), reply
+        assert np.array_equal(reply.outputs["y"], x * 2)
+        assert reply.outputs["n"].tolist() == [x.shape[1]] * len(x)
 
 
 async def test_a_model_of_single_numbers_refuses_a_number_without_a_row_axis_and_serves_on(

@@ -20,6 +20,7 @@ from producer_sdk.broker import (
     TopicPartition,
 )
 from producer_sdk.kafka import KafkaBroker
+from producer_sdk.rdkafka import RdKafkaBroker
 from producer_sdk.testing import MemoryBroker
 
 LIMIT_S = 15.0
@@ -28,7 +29,10 @@ Partitions = frozenset[TopicPartition]
 
 
 class Owner:
-    """`told` holds what happened in order; `on_revoked` is awaited before the revocation is written down."""
+    """`told` holds what happened in order; `on_revoked` is awaited before the revocation is written down.
+
+    `owns` is None before the first assignment, and after the last partition was given up until the next.
+    """
 
     def __init__(self, name: str = "", told: list[tuple[str, str, Partitions]] | None = None) -> None:
         self.name = name
@@ -40,13 +44,13 @@ class Owner:
 
     async def assigned(self, starts: Mapping[TopicPartition, Committed]) -> None:
         self.starts = dict(starts)
-        self.owns = frozenset(starts)
-        self._tell("assigned", self.owns)
+        self.owns = (self.owns or frozenset()) | starts.keys()
+        self._tell("assigned", frozenset(starts))
 
     async def revoked(self, partitions: Partitions) -> None:
         if self.on_revoked is not None:
             await self.on_revoked()
-        self.owns = None
+        self.owns = ((self.owns or frozenset()) - partitions) or None
         self._tell("revoked", partitions)
 
     async def until_it_owns(self, count: int) -> Partitions:
@@ -139,7 +143,7 @@ class Clients:
 @asynccontextmanager
 async def kafka_admin(broker: Broker) -> AsyncIterator[AIOKafkaAdminClient]:
     """For what headrace itself never does to a Kafka."""
-    assert isinstance(broker, KafkaBroker)
+    assert isinstance(broker, KafkaBroker | RdKafkaBroker)
     admin = AIOKafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)
     await admin.start()
     try:

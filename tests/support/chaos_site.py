@@ -20,6 +20,7 @@ class Site:
 
     kafka: LocalKafka
     proxy: TcpProxy
+    kafka_client: str = "aiokafka"
 
     @property
     def proxied_address(self) -> str:
@@ -27,11 +28,11 @@ class Site:
 
 
 @contextmanager
-def running_site() -> Iterator[Site]:
-    """Both, ended at the end."""
+def running_site(kafka_client: str = "aiokafka") -> Iterator[Site]:
+    """Both, ended at the end; workers, callers and judge use that client."""
     with (
         proxy_in_thread() as proxy,
         LocalKafka(advertised_port=proxy.port, settings=KAFKA_SETTINGS) as kafka,
     ):
         proxy.target_port = kafka.proxied_port
-        yield Site(kafka, proxy)
+        yield Site(kafka, proxy, kafka_client)

@@ -16,9 +16,12 @@ from chaos_site import Site
 from chaos_watch import Watch
 from worker_rig import WorkerProcess, until
 
+from producer_sdk.broker import Broker
 from producer_sdk.kafka import KafkaBroker
+from producer_sdk.rdkafka import RdKafkaBroker
 from producer_sdk.topics import Topics
 
+BROKERS: Mapping[str, Callable[[str], Broker]] = {"aiokafka": KafkaBroker, "librdkafka": RdKafkaBroker}
 SESSION_S = 6.0
 DRAIN_S = 15.0
 ENVIRONMENT = {
@@ -65,10 +68,11 @@ class Stage:
         self.row = row
         self.kafka = kafka = site.kafka
         self.proxy = site.proxy
+        self.kafka_client = site.kafka_client
         self.folder = folder
         self.prefix = prefix
         self.topics = Topics(prefix)
-        self.broker = KafkaBroker(kafka.bootstrap_servers)
+        self.broker: Broker = BROKERS[site.kafka_client](kafka.bootstrap_servers)
         self.worker_address = site.proxied_address if row.proxied else kafka.bootstrap_servers
         self.workers: dict[str, ChaosWorker] = {}
         self.callers = Callers(self.broker, prefix, row.load, seed)
@@ -82,7 +86,9 @@ class Stage:
         """Start a worker, or start it anew, and wait until its model is ready."""
         known = self.workers.get(name)
         if known is None or environment:
-            given = ENVIRONMENT | dict(self.row.environment) | environment
+            given = (
+                ENVIRONMENT | {"HEADRACE_KAFKA_CLIENT": self.kafka_client} | dict(self.row.environment) | environment
+            )
             ours = {key: text.format(folder=self.folder, worker=name) for key, text in given.items()}
             log = self.folder / f"{name}.log"
             known = ChaosWorker(self.worker_address, self.models, self.prefix, log, ours)

@@ -91,7 +91,9 @@ class World:
         self._starts += 1
         process = SimulatedProcess(name, self.broker, self.weather)
         self.processes[name] = process
-        settings = worker_settings(Path(), PREFIX, worker_id=f"{name}-{self._starts}", **self._settings)
+        settings = worker_settings(
+            Path(), PREFIX, worker_id=f"{name}-{self._starts}", keep_run_times=False, **self._settings
+        )
         self.workers[name] = asyncio.create_task(self._life(process, _LoopWorker(settings, process)), name=name)
 
     async def _life(self, process: SimulatedProcess, worker: Worker) -> Exit:

@@ -40,7 +40,8 @@ class Rig:
         self.ledger = PartitionLedger(TopicPartition("p.m.async", 5))
         self.published: list[Outcome] = []
         self.running = 0  # batches
-        self.replier = replier(published=self._note, running=lambda: self.running)
+        self.behind = 0  # requests
+        self.replier = replier(published=self._note, running=lambda: self.running, behind=lambda: self.behind)
         self._offset = 0
 
     def outcome(

@@ -12,10 +12,11 @@ from producer_sdk.tensors import Datatype, Tensor
 from producer_sdk.topics import Lane, Topics
 from producer_sdk.wire import Request
 from workers.commit import PartitionLedger
+from workers.lessons import Lessons
 from workers.reply import Scribe
 from workers.run import Device, Ran
 from workers.runners.engine import Loaded, Signature
-from workers.runners.runner import RunnerDied
+from workers.runners.runner import KILLED, RunnerDied
 from workers.work import Answer, Batch, Outcome, Part, Source, Work
 
 LEDGER = PartitionLedger(TopicPartition("p.m.async", 0))
@@ -36,7 +37,8 @@ def batch_of(ids: str) -> Batch:
     `!` fails what it runs with, else `x` kills the runner. `?` fails what it runs with in a way that passes by itself,
     `~` only itself, and so does `-` for good. `#` fails what it runs with and loses the device, so that all fails from
     then on; `%` fails what it runs with by an error of the device that does not last. More than two `+` are too many
-    for the model at once. Two capital letters do not fit into a slot together, and `Z` not even alone.
+    for the model at once, `&` is too much even alone, and for more than two `$` the kernel kills it. Two
+    capital letters do not fit into a slot together, and `Z` not even alone.
     """
     return batch(tuple(map(work, ids)))
 
@@ -92,6 +94,9 @@ class ScriptedRunner:
             self._script.runs.append(ids)
             if "x" in ids and "!" not in ids:
                 self.die("killed by x")
+            if ids.count("$") > 2:
+                self.die(KILLED)
+            if self._death:
                 raise RunnerDied(self._death, started=True)
             error = self._error(ids)
             of_rows = {"~": retry_in(0.5), "-": InferenceFailed("cannot digest -")}
@@ -103,8 +108,8 @@ class ScriptedRunner:
         self._device_lost = self._device_lost or "#" in ids
         if self._device_lost or "%" in ids:
             return InferenceFailed("RuntimeError: CUDA error: one of a kind")
-        if ids.count("+") > 2:
-            return OutOfMemory("too many +")
+        if ids.count("+") > 2 or "&" in ids:
+            return OutOfMemory("too much")
         if "!" in ids:
             return InferenceFailed("cannot digest !")
         return retry_in(0.5) if "?" in ids else None
@@ -127,8 +132,10 @@ def retry_in(delay_s: float) -> HeadraceError:
     return error
 
 
-async def started(script: Script, changed: Callable[[], None] = lambda: None, **options: Any) -> Device:
-    device = Device(script.runner, LIMIT, "m", changed, **options)
+async def started(
+    script: Script, changed: Callable[[], None] = lambda: None, *, quarantine_s: float = 0.0, **options: Any
+) -> Device:
+    device = Device(script.runner, LIMIT, "m", changed, lessons=Lessons(quarantine_s=quarantine_s), **options)
     await device.start()
     return device
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import msgpack
 import pytest
 
+from benchmarks.kafka_load import Target, Templates
 from benchmarks.records import HeadraceForm, NaiveForm
 from benchmarks.subjects import ROWS_KEPT, Subject
 from producer_sdk.topics import ReplyTo
@@ -28,3 +29,16 @@ def test_the_naive_request_has_eight_facts_and_the_tensor() -> None:
 def test_both_requests_are_about_the_same_size() -> None:
     ours, naive = (len(form.request(MLP, 0, REPLY_TO)) for form in (HeadraceForm(), NaiveForm()))
     assert naive == pytest.approx(ours, rel=0.1)
+
+
+def test_a_record_of_many_rows_holds_the_rows_of_its_number() -> None:
+    ours = decode_request(HeadraceForm(64).request(MLP, ROWS_KEPT // 64 + 3, REPLY_TO), "")
+    assert isinstance(ours, Request)
+    assert bytes(ours.inputs["x"].data) == MLP.rows["x"][3 * 64 : 4 * 64].tobytes()
+
+
+def test_a_prepared_request_differs_from_an_encoded_one_in_nothing() -> None:
+    form = HeadraceForm()
+    prepared = Templates(MLP, Target("requests", REPLY_TO, form))
+    number = 123_456_789_012
+    assert prepared.value(number) == form.request(MLP, number, REPLY_TO)

@@ -1,7 +1,9 @@
 """What model code raises becomes an error of the wire, and says whether the device is lost."""
 
+import errno
 from typing import Any
 
+import numpy as np
 import pytest
 
 from producer_sdk.errors import Code, InferenceFailed, ModelNotReady, QuotaExceeded
@@ -51,6 +53,46 @@ def test_records_that_passed_pay_nothing_for_it() -> None:
     encoded = messages.encode(Done(1, 0.1, 64, (Piece(1, 1),)))
     assert len(encoded) == len(messages.encode([1, 0.1, 64, [[1, 1, [], None]], None]))
     assert messages.decode_done(messages.encode([1, 0.1, 64, [], ["INTERNAL", "no"]])).error == Mishap("INTERNAL", "no")
+
+
+class OutOfMemoryError(RuntimeError):
+    """As torch and cupy name theirs."""
+
+
+ARENA = (
+    "[ONNXRuntimeError] : 6 : RUNTIME_EXCEPTION : Non-zero status code returned while running Conv node. Name:'c' "
+    "Status Message: bfc_arena.cc:376 void* onnxruntime::BFCArena::AllocateRawInternal(size_t, bool) "
+    "Failed to allocate memory for requested buffer of size 939524096"
+)
+
+
+@pytest.mark.parametrize(
+    "err",
+    [
+        MemoryError(),
+        np._core._exceptions._ArrayMemoryError((1 << 40,), np.dtype(np.float32)),  # type: ignore[attr-defined]
+        OutOfMemoryError("no words"),
+        OSError(errno.ENOMEM, "Cannot allocate memory"),
+        RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB"),
+        RuntimeError(ARENA),
+        RuntimeError("Available memory of 100 is smaller than requested bytes of 200"),
+        RuntimeError("std::bad_alloc"),
+        RuntimeError("CUDA failure 2: out of memory ; GPU=0"),
+        RuntimeError("CUDNN failure 4: CUDNN_STATUS_ALLOC_FAILED ; GPU=0"),
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+        RuntimeError("[enforce fail at alloc_cpu.cpp:118] DefaultCPUAllocator: can't allocate memory"),
+        RuntimeError("cudaErrorMemoryAllocation"),
+    ],
+)
+def test_memory_that_ran_out_is_known_whoever_says_so(err: Exception) -> None:
+    assert crossed(err).code == Code.OUT_OF_MEMORY
+
+
+@pytest.mark.parametrize(
+    "err", [ValueError("out of memory"), OSError(errno.ENOSPC, "no"), RuntimeError("out of range"), KeyError("memory")]
+)
+def test_other_errors_are_no_want_of_memory(err: Exception) -> None:
+    assert crossed(err).code == Code.INFERENCE_FAILED
 
 
 @pytest.mark.parametrize(

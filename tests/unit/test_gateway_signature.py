@@ -77,3 +77,12 @@ def test_what_is_not_announced_is_left_to_the_worker() -> None:
 
 def test_the_told_shape_has_a_batch_axis_where_there_is_one() -> None:
     assert [full_shape(tensor) for tensor in MODEL.inputs] == [[-1, 4], [-1, -1], [2, 2]]
+
+
+def test_an_optional_input_may_be_left_out_and_an_unknown_one_is_refused_all_the_same() -> None:
+    mask = TensorAnnouncement("mask", Datatype.INT64, (-1,), optional=True)
+    model = Announcement("w", "m", ("1",), ModelState.READY, 0, 1.0, inputs=(MODEL.inputs[0], mask))
+    x = Tensor.from_array(np.zeros((1, 4), np.float32))
+    check_inputs(model, {"x": x})
+    with pytest.raises(InvalidRequest, match="no input 'maks'"):
+        check_inputs(model, {"x": x, "maks": x})

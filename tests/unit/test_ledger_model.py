@@ -1,5 +1,7 @@
 """A partition's life against a plain model: no order of polls, completions, commits and owners loses a record."""
 
+from typing import NamedTuple
+
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -9,6 +11,10 @@ from workers.commit import PartitionLedger
 from workers.offset_map import decode, place_of
 
 PARTITION = TopicPartition("headrace.m.async", 0)
+
+
+class ARecord(NamedTuple):
+    offset: int
 
 
 class Partition(RuleBasedStateMachine):
@@ -61,6 +67,16 @@ class Partition(RuleBasedStateMachine):
         if not [offset for offset in self.log if offset >= self.position]:
             self.position = self.end
             self.ledger.reached(self.end)
+
+    @rule(count=st.integers(1, 6))
+    def poll_at_once(self, count: int) -> None:
+        haul = [ARecord(offset) for offset in self.log if offset >= self.position][:count]
+        for record in self.ledger.take_all(haul):  # type: ignore[arg-type]
+            assert record.offset not in self.remembered
+            self.working.add(record.offset)
+        assert {record.offset for record in haul} <= self.working | self.done
+        assert not self.ledger.take_all(haul)  # type: ignore[arg-type]
+        self.position = haul[-1].offset + 1 if haul else self.position
 
     @rule(pick=st.integers(0, 100))
     @precondition(lambda self: self.working)

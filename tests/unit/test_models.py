@@ -90,7 +90,7 @@ max_batch_size: 8
 dynamic_batching: {max_queue_delay_microseconds: 2500}
 input: [{name: x, data_type: TYPE_FP32, dims: [-1, 4]}, {name: s, data_type: TYPE_STRING, dims: [1]}]
 output: [{name: y, data_type: TYPE_INT64, dims: [1]}]
-instance_group: [{count: 1, kind: KIND_GPU, gpus: [2]}]
+instance_group: [{count: 3, kind: KIND_GPU, gpus: [2]}]
 version_policy: {latest: {num_versions: 1}}
 """
     spec = only_spec(onnx_with(tmp_path, text))
@@ -126,7 +126,6 @@ def test_a_queue_delay_is_the_wait_to_the_microsecond(tmp_path: Path, text: str,
         ("engine: onnxruntime\nbackend: python", "backend", "contradict each other"),
         ("name: other", "name", "differs from the folder's name 'm'"),
         ("model_warmup: []", "model_warmup", "not supported yet"),
-        ("dynamic_batching: {preferred_batch_size: [4]}", "dynamic_batching.preferred_batch_size", "not supported yet"),
         (
             "dynamic_batching: {max_queue_delay_microseconds: 100}\nmax_wait_ms: 1",
             "dynamic_batching.max_queue_delay_microseconds",
@@ -137,9 +136,10 @@ def test_a_queue_delay_is_the_wait_to_the_microsecond(tmp_path: Path, text: str,
         ("inputs: [{name: x, datatype: FP32, shape: [-2]}]", "inputs[0].shape", "-1 is any length; it is [-2]"),
         ("inputs: [{name: x, datatype: FP32, shape: [1], rows: 1}]", "inputs[0].rows", "not a known key"),
         ("inputs: [{name: x, datatype: FP32, shape: [], batched: no}]", "inputs", "no input is batched"),
-        ("inputs: [{name: x, datatype: FP32, shape: [], batch_axis: 1}]", "inputs[0].batch_axis", "not supported yet"),
+        ("inputs: [{name: x, datatype: FP32, shape: [], batch_axis: 1}]", "inputs[0].batch_axis", "there is no axis 1"),
         ("inputs: [{name: x, datatype: FP32, shape: [], dims: []}]", "inputs[0].dims", "give one"),
-        ("instance_group: [{count: 2, kind: KIND_CPU}]", "instance_group.count", "start more workers"),
+        ("instance_group: [{count: 0, kind: KIND_CPU}]", "instance_group.count", "from 1 to 256"),
+        ("instance_group: [{count: 2, kind: KIND_CPU}]\nreplicas: 3", "instance_group", "means 2 replicas"),
         ("instance_group: [{kind: KIND_GPU}]", "instance_group.kind", "has a counterpart"),
         (
             "instance_group: [{kind: KIND_CPU}]\ndevice: cuda:0",
@@ -258,6 +258,15 @@ def test_open_threads_share_the_cores_but_one(tmp_path: Path) -> None:
     specs = {spec.name: spec for spec in find_models(tmp_path)}
     assert specs["a"].threads == max(1, (cgroup_cpus() - 1) // 2)
     assert "threads 1000 is more than" in specs["b"].warnings[0]
+
+
+def test_replicas_share_the_cores_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("workers.models.cgroup_cpus", lambda: 9)
+    doubling_onnx(tmp_path, "a")
+    doubling_onnx(tmp_path, "b", threads=3)
+    a, b = find_models(tmp_path, replicas=4)
+    assert [a.replicas, a.threads] == [4, 1]
+    assert "threads 3 for each of 4 replicas is more than the 9 cores" in b.warnings[0]
 
 
 def test_a_deep_check_opens_each_file(tmp_path: Path) -> None:

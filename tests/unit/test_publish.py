@@ -4,14 +4,15 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
+from msgspec.structs import replace
 from replier_rig import Rig, rig_of
 from worker_rig import until
 
 from producer_sdk.broker import BrokerError, Topic
 from producer_sdk.memory import MemoryBroker
-from producer_sdk.topics import Lane
+from producer_sdk.topics import Lane, ReplyTo
 from workers import publish
-from workers.publish import ENOUGH, LINGER_S
+from workers.publish import ENOUGH, ENOUGH_OF_MANY, LINGER_S
 
 
 @pytest.fixture
@@ -176,3 +177,26 @@ async def test_an_interactive_outcome_or_enough_of_others_never_linger(
     rig.running = 1
     await rig.put(*(rig.outcome(lane=lane) for _ in range(count)))
     assert len(rig.published) == count
+
+
+async def test_while_many_requests_wait_more_outcomes_go_out_together(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workers.publish.LINGER_S", 60.0)
+    rig.running, rig.behind = 1, 1000
+    rig.replier.put([rig.outcome() for _ in range(ENOUGH_OF_MANY - 1)])
+    await asyncio.sleep(0.02)
+    assert rig.published == []
+    await rig.put(rig.outcome())
+
+
+async def test_outcomes_are_never_held_back_for_more_than_wait(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("workers.publish.LINGER_S", 60.0)
+    rig.running, rig.behind = 1, ENOUGH + 1
+    await rig.put(*(rig.outcome() for _ in range(ENOUGH + 1)))
+
+
+async def test_an_address_that_was_redirected_is_looked_at_for_each_of_its_outcomes(rig: Rig) -> None:
+    address = ReplyTo("p.none", None)
+    await rig.put(*[replace(rig.outcome(), address=address) for _ in range(3)])
+    assert len(await rig.errors_in("p.m.results")) == 3

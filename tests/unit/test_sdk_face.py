@@ -12,7 +12,7 @@ from producer_sdk.errors import Code, HeadraceError
 
 FOLDER = Path(producer_sdk.__file__).parent
 FILES = sorted(FOLDER.rglob("*.py"))
-ALLOWED = sys.stdlib_module_names | {"aiokafka", "msgspec", "numpy", "ml_dtypes"}
+ALLOWED = sys.stdlib_module_names | {"aiokafka", "confluent_kafka", "msgspec", "numpy", "ml_dtypes"}
 
 
 def imports(tree: ast.AST) -> Iterator[str]:

@@ -25,13 +25,16 @@ class TensorSpec(Struct, frozen=True):
         shape: without the batch axis; -1 is variable.
         batched: rows lie along the batch axis; False for a tensor that is the same for the whole batch.
         batch_axis: which axis of what the model takes and gives holds the rows; records always have them first.
-        pad_to: for an input: sizes that its one variable dimension is padded to; empty never pads. Larger ones than
-            the last are padded to its multiples.
+        pad_to: for an input: sizes that its variable dimensions are padded to, ascending; empty never pads. What is
+            larger than the last is padded to its multiples.
         pad_value: what it is padded with.
         mask: an input that is padded with 0 alongside, or made here (1 for what is real) where requests lack it.
         ragged: for an input: the variable leading dimensions of all records are laid end to end, without padding.
-        lengths: for a ragged input: the input that gets each record's length.
-        cut_like: for an output: the input whose padding is cut off again along this output's variable dimension.
+        lengths: for a ragged input: the input that gets each row's length.
+        ends: for a ragged input: the input that gets where each row ends, lengths added up.
+        offsets: for a ragged input: the input that gets the same with a 0 in front, so one more than there are rows.
+        cut_like: for an output: the input whose padding is cut off again along this output's variable dimensions, or,
+            where that input is ragged, whose lengths divide this output among the records.
     """
 
     name: str
@@ -45,6 +48,8 @@ class TensorSpec(Struct, frozen=True):
     ragged: bool = False
     lengths: str | None = None
     cut_like: str | None = None
+    ends: str | None = None
+    offsets: str | None = None
 
 
 class Signature(Struct, frozen=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,7 +20,13 @@ _MEMORY_WORDS = (
     "is smaller than requested bytes",  # onnxruntime's arena
     "bad_alloc",
     "bad allocation",
+    "can't allocate memory",  # torch's allocator of the host
+    "not enough memory",
     "cublas_status_alloc_failed",
+    "cudnn_status_alloc_failed",
+    "cudnn_status_internal_error_device_allocation_failed",
+    "cudaerrormemoryallocation",
+    "cuda_error_out_of_memory",
 )
 # After one of these every later CUDA call of the process fails too; only a new process gets over it.
 _STICKY_WORDS = (
@@ -88,6 +95,8 @@ def words_of(err: BaseException) -> str:
 def is_out_of_memory(err: BaseException) -> bool:
     """Whether memory of the machine or the device ran out."""
     if isinstance(err, MemoryError) or type(err).__name__ == "OutOfMemoryError":
+        return True
+    if isinstance(err, OSError) and err.errno == errno.ENOMEM:
         return True
     return _says(err, _MEMORY_WORDS)
 

@@ -27,7 +27,7 @@ from .messages import (
     encode,
 )
 from .pending import Pending, Waiting
-from .placing import Placement, batch_bytes, fit_rows, place
+from .placing import Padded, Placement, batch_bytes, fit_rows, place
 from .runner import RunnerDied
 from .shm import Region
 from .spawn import ChildProcess
@@ -90,12 +90,14 @@ class RunnerProcess:
         assert isinstance(greeting, Ready), "the first message is a greeting"
         return await self._settle(greeting.loaded)
 
-    def place(self, slot: int, batch: Batch) -> None:
+    def place(self, slot: int, batch: Batch) -> Padded | None:
         """See Runner."""
         if self.state is State.DEAD:
-            return  # the run will say so
+            return None  # the run will say so
         self._placements[slot] = None
-        self._placements[slot] = place(batch, self._signature.inputs, self._inputs[slot], self._max_batch_bytes)
+        placement = place(batch, self._signature.inputs, self._inputs[slot], self._max_batch_bytes)
+        self._placements[slot] = placement
+        return placement.padded
 
     async def run(self, slot: int, first: int, last: int) -> Answer:
         """See Runner."""

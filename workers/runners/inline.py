@@ -14,7 +14,7 @@ from .engine import Engine, Loaded, ModelSpec, Signature
 from .load import DEFAULT_MAX_BATCH_BYTES, open_session
 from .messages import Done, Run
 from .pending import Pending, Waiting
-from .placing import Placement, fit_rows, place
+from .placing import Padded, Placement, fit_rows, place
 from .runner import RunnerDied
 from .session import ContextLost, Session
 from .shm import Heap
@@ -50,10 +50,12 @@ class InlineRunner:
         self._signature = loaded.signature
         return loaded
 
-    def place(self, slot: int, batch: Batch) -> None:
+    def place(self, slot: int, batch: Batch) -> Padded | None:
         """See Runner."""
         self._placements[slot] = None
-        self._placements[slot] = place(batch, self._signature.inputs, self._inputs[slot], self._max_batch_bytes)
+        placement = place(batch, self._signature.inputs, self._inputs[slot], self._max_batch_bytes)
+        self._placements[slot] = placement
+        return placement.padded
 
     async def run(self, slot: int, first: int, last: int) -> Answer:
         """See Runner."""

@@ -72,6 +72,7 @@ class Run(Struct, frozen=True, array_like=True):
         records: rows of each record.
         inputs: in the order of the signature.
         parameters: of each record; empty when no record has any.
+        sizes: of each record the real sizes of what is padded or ragged, as of `Variable.sizes`; else empty.
     """
 
     sequence: int
@@ -80,6 +81,7 @@ class Run(Struct, frozen=True, array_like=True):
     records: tuple[int, ...]
     inputs: tuple[Place, ...]
     parameters: tuple[Mapping[str, Scalar], ...] = ()
+    sizes: tuple[tuple[int, ...], ...] = ()
 
 
 class Mishap(Struct, frozen=True, array_like=True, gc=False):

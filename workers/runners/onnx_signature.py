@@ -68,9 +68,14 @@ def reconcile(
     declared_outputs = {spec.name: spec for spec in declared[1]}
     _check_names("input", inputs, declared_inputs)
     _check_names("output", outputs, declared_outputs)
-    batched = [node for node in inputs if _is_batched(node, declared_inputs)]
-    fixed_rows = _fixed_rows(batched)
-    taken = tuple(_merge("input", node, node in batched, declared_inputs.get(node.name)) for node in inputs)
+    offsets = {spec.offsets for spec in declared[0]}
+    ragged = {spec.name for spec in declared[0] if spec.ragged}
+    batched = [node for node in inputs if _is_batched(node, declared_inputs) and node.name not in offsets]
+    fixed_rows = _fixed_rows([node for node in batched if node.name not in ragged], declared_inputs, ragged)
+    taken = tuple(
+        _merge("input", node, node in batched, declared_inputs.get(node.name), end_to_end=node.name in ragged)
+        for node in inputs
+    )
     by_name = {node.name: node for node in outputs}
     given, warnings = [], []
     for name in declared_outputs or by_name:
@@ -81,7 +86,7 @@ def reconcile(
                 f"output {name!r} has the fixed shape {list(node.sizes)} in model.onnx, so each record gets all of it: "
                 "declare it in model.yaml if it has a row for each row of the batch"
             )
-        given.append(_merge("output", node, has_rows, spec))
+        given.append(_merge("output", node, has_rows, spec, end_to_end=spec is not None and spec.cut_like in ragged))
     return OnnxSignature(Signature(taken, tuple(given)), fixed_rows, tuple(warnings))
 
 
@@ -100,24 +105,37 @@ def _has_rows(node: Node, fixed_rows: int | None) -> bool:
     return bool(node.sizes) and node.sizes[0] in (-1, fixed_rows)
 
 
-def _fixed_rows(batched: Sequence[Node]) -> int | None:
-    """The fixed batch dimension that the batched inputs share; None where it is free."""
+def _fixed_rows(batched: Sequence[Node], declared: dict[str, TensorSpec], ragged: set[str]) -> int | None:
+    """The fixed batch dimension that the batched inputs share; None where it is free. Ragged ones have none."""
+    if not batched and ragged:
+        return None
     if not batched:
         raise LoadFailed("no input of model.onnx has a batch axis: headrace needs one input with rows")
-    leading = {node.name: node.sizes[:1] or (-1,) for node in batched}
-    if len(set(leading.values())) > 1:
-        found = ", ".join(f"{name!r} {'free' if size == -1 else size}" for name, (size,) in leading.items())
+    axes = {node.name: declared[node.name].batch_axis if node.name in declared else 0 for node in batched}
+    rows = {node.name: node.sizes[axes[node.name] :][:1] or (-1,) for node in batched}
+    if len(set(rows.values())) > 1:
+        found = ", ".join(f"{name!r} {'free' if size == -1 else size}" for name, (size,) in rows.items())
+        what = "dimensions along the batch axes" if any(axes.values()) else "leading dimensions"
         raise LoadFailed(
-            f"the leading dimensions of model.onnx's inputs differ ({found}): in model.yaml declare `batched: false` "
+            f"the {what} of model.onnx's inputs differ ({found}): in model.yaml declare `batched: false` "
             "for the inputs without a batch axis"
         )
-    (size,) = next(iter(leading.values()))
+    (size,) = next(iter(rows.values()))
+    if size != -1 and ragged:
+        raise LoadFailed(
+            f"model.onnx fixes the batch dimension at {size}, but an input is ragged: export it with a free one"
+        )
     return None if size == -1 else size
 
 
-def _merge(what: str, node: Node, batched: bool, declared: TensorSpec | None) -> TensorSpec:
-    """The tensor as served."""
-    sizes = node.sizes[1:] if batched else node.sizes
+def _merge(
+    what: str, node: Node, batched: bool, declared: TensorSpec | None, *, end_to_end: bool = False
+) -> TensorSpec:
+    """The tensor as served; `end_to_end`: the file's shape has no batch axis, for rows lie behind each other."""
+    axis = declared.batch_axis if declared else 0
+    sizes = node.sizes
+    if batched and not end_to_end:
+        sizes = (*sizes[:axis], *sizes[axis + 1 :])
     if declared is None:
         return TensorSpec(node.name, node.datatype, sizes, batched)
     if declared.datatype is not node.datatype:
@@ -126,7 +144,7 @@ def _merge(what: str, node: Node, batched: bool, declared: TensorSpec | None) ->
         )
     # A node without dimensions may be a scalar or of unknown rank; onnxruntime tells them alike.
     if node.sizes and not _narrows(declared.shape, sizes):
-        rows = " behind the batch axis" if batched else ""
+        rows = " beside the batch axis" if axis else " behind the batch axis" if batched else ""
         raise LoadFailed(
             f"model.yaml declares {what} {node.name!r} with shape {list(declared.shape)}, but it is "
             f"{list(sizes)}{rows} in model.onnx (-1 is variable)"

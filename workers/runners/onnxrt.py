@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,14 +9,16 @@ from typing import Any
 import numpy as np
 
 from producer_sdk.errors import InvalidRequest
-from producer_sdk.tensors import Array, Datatype, item_bytes, numpy_dtype
+from producer_sdk.tensors import Array, Datatype
 from producer_sdk.wire import Scalar
 
 from .engine import Loaded, LoadFailed, LoadFault, ModelSpec, RowItem, Signature, TensorSpec
 from .faults import load_failed
+from .misfits import check_signature
+from .onnx_binding import BoundSession, binding_for, check_bindable
 from .onnx_signature import Node, OnnxSignature, reconcile
+from .warm_up import warm_ups
 
-WARM_UP_BYTES = 64 * 1024 * 1024
 _LFS_POINTER = b"version https://git-lfs"
 
 
@@ -26,20 +27,27 @@ class OnnxRuntime:
 
     def __init__(self) -> None:
         self._session: Any = None
+        self.bound: BoundSession | None = None
         self._signature = Signature((), ())
         self._output_names: list[str] = []
         self._texts: tuple[str, ...] = ()
         self._fixed_rows: int | None = None
+        self._has_items = True
 
     def load(self, spec: ModelSpec) -> Loaded:
         runtime = _import_runtime(spec)
         file = spec.folder / "model.onnx"
         _check_file(file)
-        self._session = _open_session(runtime, file, spec)
+        self.bound = binding_for(runtime, spec)
+        self._session = _open_session(runtime, file, spec, self.bound.provider_options if self.bound else {})
         found = reconcile(
             _nodes(self._session.get_inputs()), _nodes(self._session.get_outputs()), (spec.inputs, spec.outputs)
         )
         self._take(found)
+        if self.bound is not None:
+            check_bindable(found.signature)
+            self.bound.use(self._session)
+        check_signature(found.signature, spec.batching.cost)
         rows, warnings = _clamp(spec.max_batch_size, found)
         return Loaded(found.signature, "onnx_onnxv1", rows, warnings + self._warm_up(rows))
 
@@ -48,11 +56,18 @@ class OnnxRuntime:
     ) -> Mapping[str, Array] | Sequence[RowItem]:
         rows = len(parameters)
         if not self._texts and self._fixed_rows in (None, rows):
-            return dict(zip(self._output_names, self._session.run(self._output_names, inputs), strict=True))
+            return self._call(inputs)
         return self._run_adapted(inputs, rows)
 
     def close(self) -> None:
+        if self.bound is not None:
+            self.bound.close()
         self._session = None
+
+    def _call(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        if self.bound is not None:
+            return self.bound.run(inputs, self._output_names)
+        return dict(zip(self._output_names, self._session.run(self._output_names, inputs), strict=True))
 
     def _take(self, found: OnnxSignature) -> None:
         signature = found.signature
@@ -65,6 +80,9 @@ class OnnxRuntime:
         self._signature, self._fixed_rows = signature, found.fixed_rows
         self._output_names = [output.name for output in signature.outputs]
         self._texts = tuple(input.name for input in signature.inputs if input.datatype is Datatype.BYTES)
+        ragged = {input.name for input in signature.inputs if input.ragged}
+        # One value for the whole batch, or rows that lie end to end, would come of a bad row too.
+        self._has_items = all(each.batched and each.cut_like not in ragged for each in signature.outputs)
 
     def _run_adapted(self, inputs: Mapping[str, Array], rows: int) -> Mapping[str, Array] | Sequence[RowItem]:
         """Run with texts decoded and rows padded to a fixed batch; rows that are no text fail alone."""
@@ -73,31 +91,32 @@ class OnnxRuntime:
             if spec.name in self._texts:
                 feeds[spec.name] = _decode(spec, feeds[spec.name], bad)
             if self._fixed_rows is not None and spec.batched:
-                feeds[spec.name] = _pad(feeds[spec.name], self._fixed_rows)
-        if bad and not all(spec.batched for spec in self._signature.outputs):
-            raise next(iter(bad.values()))  # one value for the whole batch would come of the bad row too
-        outputs = dict(zip(self._output_names, self._session.run(self._output_names, feeds), strict=True))
-        for spec in self._signature.outputs:
-            if self._fixed_rows is not None and spec.batched:
-                outputs[spec.name] = outputs[spec.name][:rows]
+                feeds[spec.name] = _pad(feeds[spec.name], self._fixed_rows, spec.batch_axis)
+        if bad and not self._has_items:
+            raise next(iter(bad.values()))
+        outputs = self._call(feeds)
+        axes = {spec.name: spec.batch_axis for spec in self._signature.outputs if spec.batched}
+        for name, axis in axes.items() if self._fixed_rows is not None else ():
+            outputs[name] = outputs[name].take(range(rows), axis)
         if not bad:
             return outputs
-        return [bad.get(row) or {name: array[row] for name, array in outputs.items()} for row in range(rows)]
+        return [
+            bad.get(row) or {name: outputs[name].take(row, axis) for name, axis in axes.items()} for row in range(rows)
+        ]
 
     def _warm_up(self, max_rows: int) -> tuple[str, ...]:
-        """Run zeros once as one row and once as a full batch; variable dimensions are taken as 1.
+        """Run zeros.
 
         Raises:
             LoadFailed: it failed although every dimension is known, or gave other numbers of rows.
         """
-        for rows in {1: None, max_rows: None}:
-            if sum(_nbytes(input, rows) for input in self._signature.inputs) > WARM_UP_BYTES:
-                break
-            zeros = {input.name: _zeros(input, rows) for input in self._signature.inputs}
+        inputs = self._signature.inputs
+        for zeros in warm_ups(inputs, max_rows):
+            rows = next((zeros[each.name].shape[each.batch_axis] for each in inputs if each.batched), 1)
             try:
                 outputs = self.run(zeros, [{}] * rows)
             except Exception as err:  # the border to the native library
-                if any(-1 in input.shape for input in self._signature.inputs):
+                if any(-1 in input.shape for input in inputs):
                     return (f"not warmed up, for zeros with variable dimensions as 1 do not run: {err}"[:1000],)
                 raise load_failed(err, f"the warm-up of {rows} rows of zeros failed") from err
             assert isinstance(outputs, Mapping), "zeros are valid texts"
@@ -107,7 +126,7 @@ class OnnxRuntime:
     def _check_rows(self, outputs: Mapping[str, Array], rows: int) -> None:
         for spec in self._signature.outputs:
             shape = outputs[spec.name].shape
-            if spec.batched and (not shape or shape[0] != rows):
+            if spec.batched and shape[spec.batch_axis :][:1] != (rows,):
                 raise LoadFailed(
                     f"output {spec.name!r} has shape {list(shape)} for a batch of {rows}, so it has no row for each "
                     "row of the batch: declare `batched: false` for it in model.yaml, or leave it out of `outputs`"
@@ -138,7 +157,7 @@ def _check_file(file: Path) -> None:
         raise LoadFailed(f"{file} is a Git LFS pointer, not the model: fetch it with git lfs pull")
 
 
-def _open_session(runtime: Any, file: Path, spec: ModelSpec) -> Any:
+def _open_session(runtime: Any, file: Path, spec: ModelSpec, more_options: Mapping[str, str]) -> Any:
     options = runtime.SessionOptions()
     options.intra_op_num_threads = spec.threads
     options.inter_op_num_threads = 1
@@ -148,7 +167,7 @@ def _open_session(runtime: Any, file: Path, spec: ModelSpec) -> Any:
     provider, provider_options = _provider(runtime, spec.device)
     try:
         session = runtime.InferenceSession(
-            str(file), options, providers=[provider], provider_options=[provider_options]
+            str(file), options, providers=[provider], provider_options=[{**provider_options, **more_options}]
         )
     except Exception as err:  # the border to the native library, whose exceptions have no common ancestor
         raise load_failed(err, f"{file} cannot be opened by onnxruntime") from err
@@ -194,35 +213,24 @@ def _clamp(max_batch_size: int, found: OnnxSignature) -> tuple[int, tuple[str, .
 
 def _decode(spec: TensorSpec, array: Array, bad: dict[int, InvalidRequest]) -> Array:
     """Texts as onnxruntime takes them; a row that is not UTF-8 is noted in `bad` and left empty."""
+    array = np.moveaxis(array, spec.batch_axis, 0) if spec.batch_axis else array
     texts = np.empty(array.size, dtype=object)
     rows = array.shape[0] if spec.batched and array.size else 1
     for place, element in enumerate(array.reshape(-1).tolist()):
         try:
             texts[place] = element.decode()
         except UnicodeDecodeError as err:
-            if not spec.batched:
-                raise InvalidRequest(f"input {spec.name!r} is not valid UTF-8: {err}") from err
-            bad[place * rows // array.size] = InvalidRequest(f"input {spec.name!r} is not valid UTF-8: {err}")
+            wrong = InvalidRequest(f"input {spec.name!r} is not valid UTF-8: {err}")
+            if not spec.batched or spec.ragged:
+                raise wrong from err
+            bad[place * rows // array.size] = wrong
             texts[place] = ""
-    return texts.reshape(array.shape)
+    return np.moveaxis(texts.reshape(array.shape), 0, spec.batch_axis)
 
 
-def _pad(array: Array, rows: int) -> Array:
+def _pad(array: Array, rows: int, axis: int) -> Array:
     """Repeat the last row up to a fixed number of rows."""
-    missing = rows - len(array)
-    return array if missing <= 0 else np.concatenate([array, np.repeat(array[-1:], missing, axis=0)])
-
-
-def _shape(spec: TensorSpec, rows: int) -> tuple[int, ...]:
-    sizes = tuple(1 if size == -1 else size for size in spec.shape)
-    return (rows, *sizes) if spec.batched else sizes
-
-
-def _nbytes(spec: TensorSpec, rows: int) -> int:
-    return math.prod(_shape(spec, rows)) * (item_bytes(spec.datatype) or 16)
-
-
-def _zeros(spec: TensorSpec, rows: int) -> Array:
-    if spec.datatype is Datatype.BYTES:
-        return np.full(_shape(spec, rows), b"", dtype=object)
-    return np.zeros(_shape(spec, rows), dtype=numpy_dtype(spec.datatype))
+    missing = rows - array.shape[axis]
+    if missing <= 0:
+        return array
+    return np.concatenate([array, np.repeat(array.take([-1], axis), missing, axis)], axis)

@@ -10,29 +10,40 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from producer_sdk.errors import PayloadTooLarge
-from producer_sdk.tensors import Datatype, Tensor, item_bytes
+from producer_sdk.tensors import Datatype, item_bytes
 from producer_sdk.wire import Scalar
 
 from ..work import Batch
+from .columns import Column, columns_of
 from .engine import Loaded, LoadFailed, TensorSpec
 from .messages import ALIGNMENT, Place, Run, aligned
+from .padding import MaskColumn, PaddedColumn
 from .shm import Memory
 
 
 class _Placed(Struct, frozen=True, gc=False):
-    """One input of the batch. `row_bytes` is 0 for BYTES, whose records end at `ends`."""
+    """One input of the batch.
+
+    Attributes:
+        place: where the whole lies.
+        batched: it has rows.
+        row_bytes: of each row; 0 where they differ and `ends` tells where each record's end.
+        leads: what leads the shape before each record, and at the end, of rows that are laid end to end; else empty.
+    """
 
     place: Place
     batched: bool
     row_bytes: int = 0
     ends: tuple[int, ...] = ()
+    leads: tuple[int, ...] = ()
 
     def of(self, first: int, last: int, first_row: int, last_row: int) -> Place:
         """Where the rows of the records `first` to `last` lie."""
         place = self.place
         if not self.batched:
             return place
-        shape = (last_row - first_row, *place.shape[1:])
+        lead = self.leads[last] - self.leads[first] if self.leads else last_row - first_row
+        shape = (lead, *place.shape[1:])
         if not self.ends:
             offset = place.offset + first_row * self.row_bytes
             return Place(offset, (last_row - first_row) * self.row_bytes, shape)
@@ -40,22 +51,44 @@ class _Placed(Struct, frozen=True, gc=False):
         return Place(offset, self.ends[last - 1] - offset, shape)
 
 
+class Padded(Struct, frozen=True, gc=False):
+    """Of the padded inputs of a batch, masks left out: all elements, and those that are padding."""
+
+    elements: int
+    padding: int
+
+
 class Placement(Struct, frozen=True, gc=False):
-    """A batch that lies ready. `starts` holds the row at which each record begins, and the end."""
+    """A batch that lies ready. `starts` holds the row at which each record begins, and the end.
+
+    Attributes:
+        sizes: of each record the real sizes, as of `Variable.sizes`; empty where nothing is padded or ragged.
+        elements: elements of the inputs that are padded, masks left out.
+        padding: those of them that are padding.
+    """
 
     records: tuple[int, ...]
     starts: Sequence[int]
     inputs: tuple[_Placed, ...]
     parameters: tuple[Mapping[str, Scalar], ...]
+    sizes: tuple[tuple[int, ...], ...] = ()
+    elements: int = 0
+    padding: int = 0
+
+    @property
+    def padded(self) -> Padded | None:
+        """What of it is padding; None where no input is padded."""
+        return Padded(self.elements, self.padding) if self.elements else None
 
     def run(self, sequence: int, slot: int, size: int, first: int, last: int) -> Run:
         """The message that runs the records `first` to `last` (not included)."""
         first_row, last_row = self.starts[first], self.starts[last]
         inputs = tuple([placed.of(first, last, first_row, last_row) for placed in self.inputs])
-        return Run(sequence, slot, size, self.records[first:last], inputs, self.parameters[first:last])
+        records, sizes = self.records[first:last], self.sizes[first:last]
+        return Run(sequence, slot, size, records, inputs, self.parameters[first:last], sizes)
 
 
-def place(batch: Batch, specs: Sequence[TensorSpec], memory: Memory, max_bytes: int) -> Placement:
+def place(batch: Batch, specs: tuple[TensorSpec, ...], memory: Memory, max_bytes: int) -> Placement:
     """Copy the batch's inputs into the memory.
 
     Raises:
@@ -64,21 +97,23 @@ def place(batch: Batch, specs: Sequence[TensorSpec], memory: Memory, max_bytes: 
         ValueError: requests that cannot share a batch are in it.
     """
     works, rows = batch.works, batch.rows
-    columns = [[work.request.inputs[spec.name] for work in works] for spec in specs]
+    columns = columns_of(works, rows, specs)
     placed, end = [], 0
-    for spec, tensors in zip(specs, columns, strict=True):
-        item = _lay_out(spec, tensors, rows, aligned(end))
+    for spec, column in zip(columns.specs, columns.columns, strict=True):
+        item = _lay_out(spec, column, rows, aligned(end))
         placed.append(item)
         end = item.place.offset + item.place.nbytes
     if end > max_bytes:
         raise PayloadTooLarge(f"the inputs of {rows} rows take {end} bytes: a batch holds at most {max_bytes}")
     memory.reserve(end)
-    for item, tensors in zip(placed, columns, strict=True):
-        _copy(item, tensors, memory.view)
+    for item, column in zip(placed, columns.columns, strict=True):
+        _copy(item, column, memory.view)
     records = tuple([work.rows for work in works])
     starts = range(rows + 1) if rows == len(works) else (0, *accumulate(records))
     parameters = tuple([work.request.parameters for work in works])
-    return Placement(records, starts, tuple(placed), parameters if any(parameters) else ())
+    if not any(parameters):
+        parameters = ()
+    return Placement(records, starts, tuple(placed), parameters, columns.sizes, columns.elements, columns.padding)
 
 
 def batch_bytes(specs: Sequence[TensorSpec], rows: int) -> int:
@@ -107,26 +142,37 @@ def _fixed_bytes(spec: TensorSpec) -> int:
     return 0 if -1 in spec.shape else math.prod(spec.shape) * item_bytes(spec.datatype)
 
 
-def _lay_out(spec: TensorSpec, tensors: Sequence[Tensor], rows: int, offset: int) -> _Placed:
-    shape, nbytes = tensors[0].shape, len(tensors[0].data)
+def _lay_out(spec: TensorSpec, column: Column, rows: int, offset: int) -> _Placed:
+    if isinstance(column, PaddedColumn | MaskColumn):
+        row_bytes = math.prod(column.shape[1:]) * item_bytes(spec.datatype)
+        return _Placed(Place(offset, row_bytes * rows, column.shape), True, row_bytes)
+    shape, nbytes = column[0].shape, len(column[0].data)
     if not spec.batched:
         return _Placed(Place(offset, nbytes, shape), False)
-    if spec.datatype is Datatype.BYTES:
-        ends = tuple(accumulate([len(tensor.data) for tensor in tensors], initial=offset))
-        return _Placed(Place(offset, ends[-1] - offset, (rows, *shape[1:])), True, ends=ends[1:])
+    if spec.ragged or spec.datatype is Datatype.BYTES:
+        ends = tuple(accumulate([len(tensor.data) for tensor in column], initial=offset))
+        leads: tuple[int, ...] = ()
+        shape = (rows, *shape[1:])
+        if spec.ragged:
+            leads = tuple(accumulate([tensor.shape[0] * tensor.shape[1] for tensor in column], initial=0))
+            shape = (leads[-1], *shape[2:])
+        return _Placed(Place(offset, ends[-1] - offset, shape), True, ends=ends[1:], leads=leads)
     row_bytes = nbytes // shape[0]
     return _Placed(Place(offset, row_bytes * rows, (rows, *shape[1:])), True, row_bytes)
 
 
-def _copy(placed: _Placed, tensors: Sequence[Tensor], view: memoryview) -> None:
+def _copy(placed: _Placed, column: Column, view: memoryview) -> None:
     place = placed.place
     at, end = place.offset, place.offset + place.nbytes
-    if not placed.batched:
-        if any(tensor.data != tensors[0].data for tensor in tensors[1:]):
-            raise ValueError("requests whose unbatched inputs differ are in one batch")
-        view[at:end] = tensors[0].data
+    if isinstance(column, PaddedColumn | MaskColumn):
+        column.copy(view, at)
         return
-    for tensor in tensors:
+    if not placed.batched:
+        if any(tensor.data != column[0].data for tensor in column[1:]):
+            raise ValueError("requests whose unbatched inputs differ are in one batch")
+        view[at:end] = column[0].data
+        return
+    for tensor in column:
         data = tensor.data
         until = at + len(data)
         view[at:until] = data

@@ -29,6 +29,7 @@ from .messages import (
     encode,
     framed,
 )
+from .reading_ahead import ReadingAhead
 from .session import ContextLost, Session
 from .shm import Region
 
@@ -66,10 +67,14 @@ def _serve(channel: _Blocking, start: Start, session: Session, engine: Engine) -
     # What is loaded stays: without this each full collection would walk all of it.
     gc.collect()
     gc.freeze()
+    bound = getattr(engine, "bound", None)
+    ahead = None if bound is None else ReadingAhead(bound, session, inputs, channel.peek)
     while (message := channel.receive()) is not None:
         run = decode_run(message)
         region, into = inputs[run.slot], outputs[run.slot]
         region.follow(run.size)
+        if ahead is not None:
+            ahead.pin(run.slot)
         into.reserve(HEAD_BYTES)
         SEQUENCE.pack_into(into.view, 0, run.sequence)
         try:
@@ -106,6 +111,16 @@ class _Blocking:
                 return None
             self._ready = self._frames.feed(data)
         return self._ready.pop(0)
+
+    def peek(self) -> bytes | None:
+        """The next message, if it has come already; it stays the next."""
+        if not self._ready:
+            try:
+                data = self._sock.recv(65536, socket.MSG_DONTWAIT)
+            except OSError:
+                return None
+            self._ready = self._frames.feed(data)
+        return self._ready[0] if self._ready else None
 
     def send(self, message: bytes) -> None:
         try:

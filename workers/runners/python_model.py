@@ -26,6 +26,7 @@ from producer_sdk.wire import Scalar
 
 from .engine import Loaded, LoadFailed, LoadFault, ModelSpec, RowItem, Signature
 from .faults import line_in, load_failed
+from .misfits import check_signature
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
@@ -60,12 +61,14 @@ class PythonModel:
     def load(self, spec: ModelSpec) -> Loaded:
         if not spec.inputs or not spec.outputs:
             raise LoadFailed("a python model needs its inputs and outputs declared in model.yaml")
+        signature = Signature(spec.inputs, spec.outputs)
+        check_signature(signature, spec.batching.cost)
         file = spec.folder / "model.py"
         module = _import(file, f"headrace_model_{spec.name}_{spec.version}")
         model = self._make(module, file, spec)
         self._predict = getattr(model, "predict", None)
         self._takes_parameters = _takes_parameters(self._predict, file)
-        return Loaded(Signature(spec.inputs, spec.outputs), "python", spec.max_batch_size)
+        return Loaded(signature, "python", spec.max_batch_size)
 
     def run(
         self, inputs: Mapping[str, Array], parameters: Sequence[Mapping[str, Scalar]]

@@ -18,6 +18,7 @@ from .faults import is_sticky, mishap_of
 from .messages import Mishap
 
 Arrays = tuple[Array, ...]
+NO_LEADS: Mapping[str, int] = {}
 # By kind of dtype: kinds of Python numbers that become it without loss of meaning. V is bfloat16.
 _TAKES = {"f": "fiu", "V": "fiu", "i": "iu", "u": "iu"}
 
@@ -47,15 +48,17 @@ class Results:
         self._names = {spec.name for spec in outputs}
         self._dtypes = [numpy_dtype(spec.datatype) for spec in outputs]
 
-    def sort(self, result: object, records: Sequence[int]) -> list[Stack]:
-        """Stacks that cover the records (given by their rows) in order.
+    def sort(self, result: object, records: Sequence[int], leads: Mapping[str, int] = NO_LEADS) -> list[Stack]:
+        """Stacks that cover the records (given by their rows) in order, rows first.
+
+        `leads` says what leads the shape of an output whose rows lie end to end, in a dict of arrays.
 
         Raises:
             InferenceFailed: the result as a whole is not what the model declares.
         """
         rows = sum(records)
         if isinstance(result, Mapping):
-            return [Stack(len(records), rows, self._read(result, rows))]
+            return [Stack(len(records), rows, self._read(result, rows, leads))]
         if not isinstance(result, list | tuple):
             raise InferenceFailed(
                 f"the model gave {_a(result)}: a dict of arrays is expected, or a list with one item a row"
@@ -67,7 +70,7 @@ class Results:
             raise InferenceFailed(f"output {unbatched!r} is not batched, so a dict is expected, not one item a row")
         return self._join(self._sort_rows(result, records))
 
-    def _read(self, result: Mapping[str, Any], rows: int | None) -> Arrays:
+    def _read(self, result: Mapping[str, Any], rows: int | None, leads: Mapping[str, int] = NO_LEADS) -> Arrays:
         """The outputs in order; `rows` None for the item of one row."""
         if len(result) != len(self._specs) or result.keys() != self._names:
             for spec in self._specs:
@@ -79,19 +82,25 @@ class Results:
             raise InferenceFailed(f"the model gave an output {extra[0]!r} that it does not declare")
         return tuple(
             [
-                self._check(spec, dtype, result[spec.name], rows)
+                self._check(spec, dtype, result[spec.name], rows, leads)
                 for spec, dtype in zip(self._specs, self._dtypes, strict=True)
             ]
         )
 
-    def _check(self, spec: TensorSpec, dtype: np.dtype[Any], value: object, rows: int | None) -> Array:
+    def _check(
+        self, spec: TensorSpec, dtype: np.dtype[Any], value: object, rows: int | None, leads: Mapping[str, int]
+    ) -> Array:
         array = value if type(value) is np.ndarray and value.dtype == dtype else _to_array(spec, dtype, value)
         shape: tuple[int, ...] = array.shape
-        if rows is not None and spec.batched:
-            if not shape or shape[0] != rows:
-                given = f"{shape[0]} rows" if shape else "no row axis"
+        if rows is not None and spec.name in leads:
+            _check_lead(spec, shape, leads[spec.name])
+        elif rows is not None and spec.batched:
+            if len(shape) <= spec.batch_axis or shape[spec.batch_axis] != rows:
+                given = f"{shape[spec.batch_axis]} rows" if len(shape) > spec.batch_axis else "no row axis"
                 raise InferenceFailed(f"output {spec.name!r} has {given} for a batch of {rows} rows")
-            shape = shape[1:]
+            if spec.batch_axis:
+                array = np.moveaxis(array, spec.batch_axis, 0)
+            shape = array.shape[1:]
         if shape != spec.shape and not _fits(shape, spec.shape):
             of_row = " a row" if spec.batched else ""
             raise InferenceFailed(
@@ -158,6 +167,14 @@ class Results:
 def _kind(place: int, record: Mishap | list[Arrays]) -> object:
     """Neighbours of one kind can be stacked; an error is of a kind of its own."""
     return place if isinstance(record, Mishap) else tuple(array.shape for array in record[0])
+
+
+def _check_lead(spec: TensorSpec, shape: tuple[int, ...], lead: int) -> None:
+    if shape[:1] != (lead,):
+        raise InferenceFailed(
+            f"output {spec.name!r} has shape {list(shape)}, but the records that it is divided among are "
+            f"{lead} long together: it is cut like input {spec.cut_like!r}"
+        )
 
 
 def _fits(shape: tuple[int, ...], declared: tuple[int, ...]) -> bool:

@@ -6,17 +6,22 @@ from typing import Protocol
 
 from ..work import Answer, Batch
 from .engine import Loaded
+from .placing import Padded
+
+KILLED = "killed by signal 9 (SIGKILL), possibly out of memory"  # how a runner died that nobody here has killed
 
 
 class RunnerDied(Exception):
     """The runner process is gone; the message says how (signal, exit code, time limit).
 
-    `started` tells whether this run had been begun: only then can it be what killed the runner.
+    `started` tells whether this run had been begun: only then can it be what killed the runner. `killed`: by signal 9,
+    and not by the worker; most likely by the kernel, for want of memory.
     """
 
     def __init__(self, reason: str, *, started: bool) -> None:
         super().__init__(reason)
         self.started = started
+        self.killed = reason == KILLED
 
 
 class Runner(Protocol):
@@ -37,8 +42,8 @@ class Runner(Protocol):
         """
         ...
 
-    def place(self, slot: int, batch: Batch) -> None:
-        """Copy the batch's inputs into the slot.
+    def place(self, slot: int, batch: Batch) -> Padded | None:
+        """Copy the batch's inputs into the slot; what of them is padding, None where nothing is padded.
 
         Raises:
             PayloadTooLarge: they need more memory than a slot may take.

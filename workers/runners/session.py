@@ -18,11 +18,14 @@ from producer_sdk.errors import InferenceFailed, InvalidRequest, PayloadTooLarge
 from producer_sdk.tensors import Array, Datatype, numpy_dtype, pack_bytes, unpack_bytes
 from producer_sdk.wire import Scalar
 
+from .cutting import Cutter
 from .engine import Engine, Loaded, ModelSpec, TensorSpec
 from .faults import is_sticky, mishap_of, words_of
+from .made import make_input
 from .messages import HEAD_BYTES, Done, Piece, Place, Run, Written, aligned
 from .results import Results, Stack
 from .shm import Memory
+from .variable import variable_of
 
 _log = logging.getLogger("headrace.runner")
 
@@ -38,10 +41,13 @@ class Session:
         self._engine = engine
         self._label = f"{spec.name}:{spec.version}"
         self._max_batch_bytes = max_batch_bytes
-        self._inputs = [(input, numpy_dtype(input.datatype)) for input in loaded.signature.inputs]
-        self._outputs = loaded.signature.outputs
+        inputs, self._outputs = loaded.signature.inputs, loaded.signature.outputs
+        variable = variable_of(inputs)
+        self._inputs = [(spec, numpy_dtype(spec.datatype)) for spec in (variable.asked if variable else inputs)]
+        self._made = variable.made if variable else ()
         self._pid = os.getpid()
         self._results = Results(self._outputs)
+        self._cutter = Cutter(variable, self._outputs)
 
     def run(self, run: Run, inputs: memoryview, outputs: Memory) -> Done:
         """Run records whose inputs lie in the memory; the outputs are written behind `HEAD_BYTES` of `outputs`.
@@ -51,10 +57,10 @@ class Session:
         """
         began = time.perf_counter()
         try:
-            result = self._engine.run(self._read(run.inputs, inputs), _per_row(run))
+            result = self._engine.run(self.read(run, inputs), _per_row(run))
             if os.getpid() != self._pid:
                 os._exit(0)  # a child that model code forked came back: the memory and the socket are its parent's
-            pieces = self._write(self._results.sort(result, run.records), outputs)
+            pieces = self._write(self._sort(result, run), outputs)
         except BaseException as err:
             if os.getpid() != self._pid:
                 os._exit(1)
@@ -66,18 +72,27 @@ class Session:
             return Done(run.sequence, time.perf_counter() - began, len(outputs.view), (), mishap_of(err))
         return Done(run.sequence, time.perf_counter() - began, len(outputs.view), pieces)
 
-    def _read(self, places: Sequence[Place], memory: memoryview) -> dict[str, Array]:
+    def read(self, run: Run, memory: memoryview) -> dict[str, Array]:
         """Read-only arrays over the memory: a model that wrote to its inputs would spoil a second run of the batch."""
         arrays: dict[str, Array] = {}
-        for (spec, dtype), place in zip(self._inputs, places, strict=True):
+        for (spec, dtype), place in zip(self._inputs, run.inputs, strict=True):
             data = memory[place.offset : place.offset + place.nbytes]
             if spec.datatype is Datatype.BYTES:
                 array: Array = np.empty(math.prod(place.shape), dtype=object)
                 array[:] = unpack_bytes(data, len(array))
             else:
                 array = np.frombuffer(data.toreadonly(), dtype)
-            arrays[spec.name] = array.reshape(place.shape)
+            array = array.reshape(place.shape)
+            arrays[spec.name] = np.moveaxis(array, 0, spec.batch_axis) if spec.batch_axis else array
+        for made in self._made:
+            arrays[made.spec.name] = make_input(made, run.records, run.sizes)
         return arrays
+
+    def _sort(self, result: object, run: Run) -> list[Stack]:
+        if not self._cutter:
+            return self._results.sort(result, run.records)
+        stacks = self._results.sort(result, run.records, self._cutter.leads(run))
+        return self._cutter.cut(stacks, run, end_to_end=isinstance(result, Mapping))
 
     def _write(self, stacks: Sequence[Stack], outputs: Memory) -> tuple[Piece, ...]:
         """Lay out everything first, so that the memory grows at most once."""

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import IO
 
 from .messages import CONTEXT_LOST_EXIT
+from .runner import KILLED
 
 _log = logging.getLogger("headrace.runner")
 MAX_LINE_CHARS = 4000
@@ -121,7 +122,7 @@ class ChildProcess:
 def describe_exit(code: int, last_line: str = "") -> str:
     """A process's end as words, from its exit code, which is minus the signal's number where one ended it."""
     if code == -signal.SIGKILL:
-        return "killed by signal 9 (SIGKILL), possibly out of memory"
+        return KILLED
     if code == CONTEXT_LOST_EXIT:
         return f"left, for its device was lost to it: {last_line[:300]}"
     if code < 0:

@@ -1,0 +1,287 @@
+"""Reading on librdkafka: what members of a group and readers of fixed partitions share, and the reader.
+
+A thread takes records from librdkafka as they come; the loop keeps them on a shelf until they are polled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from confluent_kafka import Consumer as ConfluentConsumer
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import TopicPartition as KafkaPartition
+
+from ._kafka_options import KafkaOptions
+from ._rdkafka_connect import Contact, check_exist
+from ._rdkafka_faults import RDKAFKA_FAULTS, error_of, in_words, passes
+from ._rdkafka_records import Haul
+from ._rdkafka_settings import connection, consumer_settings
+from ._rdkafka_shelf import Shelf
+from ._rdkafka_thread import ConsumingThread
+from .broker import BrokerError, CommitRefused, Committed, Record, TopicPartition
+
+T = TypeVar("T")
+_OLDEST, _NEWEST = -2, -1  # Kafka's words for these in a request for offsets by time
+
+
+class RdConsumer(ABC):
+    """Implements most of `broker.Consumer`. One event loop; one task polls, any task may call the rest."""
+
+    def __init__(self, bootstrap_servers: str, options: KafkaOptions, group: str, **settings: Any) -> None:
+        self._name = bootstrap_servers
+        self._options = options
+        self._contact = Contact(bootstrap_servers, options)
+        self._group = group
+        self._settings = settings
+        self._consumer: Any = None
+        self._thread: ConsumingThread | None = None
+        self._ended: asyncio.Future[None] | None = None
+        self._partitions: frozenset[TopicPartition] = frozenset()
+        self._paused: frozenset[TopicPartition] = frozenset()
+        self._sought: dict[TopicPartition, int] = {}  # sought anew: what comes of them until then is outdated
+        self._shelf = Shelf()
+        self._fault: BrokerError | None = None
+        self._stopped = False
+        self._waiter: asyncio.Future[None] | None = None
+
+    async def start(self) -> None:
+        """Connect and begin to read. Raises BrokerError; an unknown topic is one, and is not created."""
+        self._loop = asyncio.get_running_loop()
+        self._ended = self._loop.create_future()
+        try:
+            await asyncio.to_thread(self._connect)
+        except KafkaException as err:
+            raise BrokerError(f"no connection to Kafka at {self._name}: {in_words(err)}") from err
+        self._thread = ConsumingThread(
+            self._consumer, f"headrace-{self._group}", self._poster(self._came), self._poster(self._failed),
+            self._poster(self._gone), self._alone,
+        )  # fmt: skip
+        self._thread.leaves = "group.instance.id" not in self._settings
+        self._thread.start()
+
+    @abstractmethod
+    def _begin(self, consumer: Any, cluster: Any) -> None:
+        """Say what to read; `cluster` are all topics. Blocks; called in a thread."""
+
+    def _alone(self) -> bool:
+        """Whether nobody has polled for so long that others should have the partitions. Called in the thread."""
+        return False
+
+    async def poll(self, max_records: int, timeout_s: float) -> Mapping[TopicPartition, Sequence[Record]]:
+        loop = asyncio.get_running_loop()
+        ends_at = loop.time() + timeout_s
+        while True:
+            self._check()
+            taken = self._shelf.take(max_records, self._paused)
+            if taken:
+                self._took(sum(map(len, taken.values())))
+                return taken
+            left_s = ends_at - loop.time()
+            if left_s <= 0:
+                return taken
+            self._waiter = loop.create_future()
+            timer = loop.call_later(left_s, self._wake)
+            try:
+                await self._waiter
+            finally:
+                timer.cancel()
+
+    def assignment(self) -> frozenset[TopicPartition]:
+        return self._partitions
+
+    def pause(self, partitions: frozenset[TopicPartition]) -> None:
+        self._paused |= partitions & self._partitions
+        self._choose()
+
+    def resume(self, partitions: frozenset[TopicPartition]) -> None:
+        self._paused -= partitions
+        self._choose()
+        self._wake()
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Read on from the offset; ignored for a partition that is not assigned."""
+        if partition not in self._partitions or self._thread is None:
+            return
+        self._took(self._shelf.waiting([partition]))
+        self._shelf.own({partition: offset})
+        self._sought[partition] = self._sought.get(partition, 0) + 1
+        self._thread.call(lambda: self._seek_now(partition, offset))
+
+    async def commit(self, offsets: Mapping[TopicPartition, Committed]) -> None:
+        raise CommitRefused("a reader of fixed partitions is in no group, so it cannot commit")
+
+    async def end_offsets(self, partitions: frozenset[TopicPartition]) -> Mapping[TopicPartition, int]:
+        self._check()
+        try:
+            async with asyncio.timeout(self._options.send_timeout_s):
+                return await self._ask(lambda: self._offsets(partitions, _NEWEST))
+        except RDKAFKA_FAULTS as err:
+            late = isinstance(err, TimeoutError)
+            why = "no answer in time" if late else in_words(err)
+            raise BrokerError(f"Kafka at {self._name} gave no end offsets: {why}") from err
+
+    def positions(self) -> Mapping[TopicPartition, int]:
+        return dict(self._shelf.positions)
+
+    def lag(self) -> Mapping[TopicPartition, int]:
+        return self._shelf.lag()
+
+    async def stop(self, timeout_s: float = 10.0) -> None:
+        self._stopped = True
+        self._wake()
+        if self._thread is None or self._ended is None:
+            if self._consumer is not None:
+                await asyncio.to_thread(self._consumer.close)
+            return
+        self._thread.end()
+        await asyncio.wait({self._ended}, timeout=timeout_s)  # past its time the thread closes on its own
+
+    def _connect(self) -> None:
+        self._consumer = consumer = ConfluentConsumer(
+            connection(self._options, self._name)
+            | consumer_settings(self._options, self._group)
+            | self._settings
+            | {"error_cb": self._heard}
+        )
+        try:
+            self._begin(consumer, self._contact.cluster(consumer))
+        except BaseException:
+            self._consumer = None
+            consumer.close()
+            raise
+
+    def _heard(self, error: Any) -> None:
+        """What librdkafka says of itself; called in whichever thread polls."""
+        self._contact.heard(error)
+        if error.fatal() and self._thread is not None:
+            self._post(self._failed, KafkaException(error))
+
+    def _offsets(self, partitions: frozenset[TopicPartition], which: int) -> dict[TopicPartition, int]:
+        """The first or last offset of each. Blocks. Raises KafkaException.
+
+        `list_topics` may not be asked here: within a callback of librdkafka, the next callback would abort the process.
+        """
+        if not partitions:
+            return {}
+        asked = [KafkaPartition(topic, partition, which) for topic, partition in partitions]
+        answered = self._consumer.offsets_for_times(asked, timeout=self._options.send_timeout_s)
+        for each in answered:
+            if each.error is not None:
+                raise KafkaException(each.error)
+        return {TopicPartition(each.topic, each.partition): each.offset for each in answered}
+
+    def _check(self) -> None:
+        if self._fault is not None:
+            raise self._fault
+        if self._stopped or self._thread is None:
+            state = "stopped" if self._stopped else "not started"
+            raise BrokerError(f"the consumer of Kafka at {self._name} is {state}")
+
+    def _came(self, haul: Haul) -> None:
+        for message in haul.errors:
+            if not passes(message.error()):
+                self._fail_with(self._described(message.error(), message))
+        for partition in self._sought.keys() & (haul.records.keys() | haul.ends.keys()):
+            self._took(len(haul.records.pop(partition, ())))
+            haul.ends.pop(partition, None)
+        refused = self._shelf.add(haul)
+        if refused:
+            self._took(refused)
+        if not self._paused.isdisjoint(haul.records):
+            self._choose()
+        self._wake()
+
+    def _failed(self, err: BaseException) -> None:
+        error = error_of(err)
+        if error is None or not passes(error):
+            said = f"the consumer of Kafka at {self._name} cannot go on, build it anew: {in_words(err)}"
+            self._fail_with(BrokerError(said) if error is None else self._described(error, None), err)
+
+    def _described(self, error: Any, message: Any) -> BrokerError:
+        where = ""
+        if message is not None and error.code() == KafkaError._BAD_MSG and message.topic() is not None:
+            place = f"topic {message.topic()!r} partition {message.partition()}"
+            position = self._shelf.positions.get(TopicPartition(message.topic(), message.partition()), 0)
+            where = f" in {place} from offset {max(message.offset() or 0, position)}"
+        return BrokerError(
+            f"the consumer of Kafka at {self._name} cannot go on{where}, build it anew: {in_words(error)}"
+        )
+
+    def _fail_with(self, fault: BrokerError, cause: BaseException | None = None) -> None:
+        if self._fault is None:
+            self._fault = fault
+            fault.__cause__ = cause
+            self._wake()
+
+    def _gone(self) -> None:
+        if self._ended is not None and not self._ended.done():
+            self._ended.set_result(None)
+
+    async def _ask(self, question: Callable[[], T]) -> T:
+        """Have the thread answer, which touches the consumer alone. Raises BrokerError for one that has ended."""
+        if self._thread is None or self._ended is None or self._ended.done():
+            raise BrokerError(f"the consumer of Kafka at {self._name} has ended")
+        return await self._thread.call(question)
+
+    def _took(self, count: int) -> None:
+        if self._thread is not None:
+            self._thread.took(count)
+
+    def _choose(self) -> None:
+        """Have librdkafka stop fetching paused partitions of which enough waits, so that others can be read.
+
+        It throws away what it has fetched of a partition that it pauses. Where all are paused, not taking is enough.
+        """
+        if self._thread is not None:
+            paused = self._paused if self._paused != self._partitions else frozenset()
+            most = self._thread.most_kept
+            self._thread.paused = frozenset(each for each in paused if self._shelf.waiting([each]) >= most)
+            self._thread.exempt = self._shelf.waiting(paused)
+
+    def _seek_now(self, partition: TopicPartition, offset: int) -> None:
+        """Runs in the thread. A new assignment works in every state, where librdkafka's own seek does not."""
+        self._consumer.incremental_unassign([KafkaPartition(*partition)])
+        self._consumer.incremental_assign([KafkaPartition(*partition, offset)])
+        if self._thread is not None:
+            self._thread.gone(frozenset([partition]))
+        self._post(self._seek_done, partition)
+
+    def _seek_done(self, partition: TopicPartition) -> None:
+        self._sought[partition] -= 1
+        if not self._sought[partition]:
+            del self._sought[partition]
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def _poster(self, call: Callable[..., None]) -> Callable[..., None]:
+        return lambda *arguments: self._post(call, *arguments)
+
+    def _post(self, call: Callable[..., None], *arguments: Any) -> None:
+        """Have it called by the loop, which may have ended with the program."""
+        try:
+            self._loop.call_soon_threadsafe(call, *arguments)
+        except RuntimeError:
+            if self._thread is not None:
+                self._thread.end()
+
+
+class RdReader(RdConsumer):
+    """Reads fixed partitions from positions that `start` has fixed."""
+
+    def __init__(
+        self, bootstrap_servers: str, options: KafkaOptions, partitions: frozenset[TopicPartition], *, from_end: bool
+    ) -> None:
+        super().__init__(bootstrap_servers, options, options.client_id)  # librdkafka wants a name of a group
+        self._partitions = partitions
+        self._from_end = from_end
+
+    def _begin(self, consumer: Any, cluster: Any) -> None:
+        check_exist(cluster, self._partitions, self._name)
+        starts = self._offsets(self._partitions, _NEWEST if self._from_end else _OLDEST)
+        self._shelf.own(starts)
+        consumer.incremental_assign([KafkaPartition(*partition, offset) for partition, offset in starts.items()])

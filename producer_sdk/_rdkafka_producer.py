@@ -1,0 +1,159 @@
+"""The producer on librdkafka: idempotent, acknowledged by all in-sync replicas, every wait bounded."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+from collections.abc import Generator, Iterator, Sequence
+
+from confluent_kafka import KafkaException
+
+from ._kafka_options import KafkaOptions
+from ._rdkafka_faults import GONE_PLACE, publish_fault
+from ._rdkafka_session import Sending, Session
+from .broker import BrokerError, Outgoing, Placed
+from .errors import PayloadTooLarge
+
+_BY_KEY = -1  # librdkafka takes Kafka's hash of the key
+_FRAMING_BYTES = 61 + 26  # of a batch that holds one record, and of that record at most
+
+
+class RdAcknowledged:
+    """Awaitable of the broker's acknowledgement of one record."""
+
+    __slots__ = ("_record", "_sending", "_topic")
+
+    def __init__(self, sending: Sending, topic: str, record: Outgoing) -> None:
+        self._sending = sending
+        self._topic = topic
+        self._record = record
+
+    def __await__(self) -> Generator[object, None, Placed]:
+        try:
+            partition, offset = yield from self._sending.done.__await__()
+        except KafkaException as err:
+            raise publish_fault(err.args[0], self._topic, _size(self._record)) from err
+        return Placed(self._topic, partition, offset)
+
+
+class RdProducer:
+    """Implements `broker.Producer`. One event loop; any task."""
+
+    def __init__(self, bootstrap_servers: str, options: KafkaOptions) -> None:
+        self._bootstrap_servers = bootstrap_servers
+        self._options = options
+        self._session: Session | None = None
+        self._opening: asyncio.Task[Session] | None = None
+        self._retiring: set[asyncio.Task[None]] = set()
+        self._turns: dict[str, Iterator[int]] = {}  # of keyless records, which go round the partitions
+        self._stopped = False
+
+    async def start(self) -> None:
+        """Connect. Raises BrokerError."""
+        await self._renewed()
+
+    async def publish(self, topic: str, record: Outgoing, partition: int | None = None) -> RdAcknowledged:
+        if record.key is None and record.value is None:
+            raise ValueError("a record needs a key or a value")
+        self._check_size(topic, record)
+        session = await self._current()
+        if partition is None or partition >= session.topics.get(topic, 0):
+            partition = self._place(topic, await session.partitions(topic, partition), record, partition)
+        sending = Sending(session, 1)
+        await self._send(session, topic, partition, (record,), sending)
+        return RdAcknowledged(sending, topic, record)
+
+    async def publish_batch(self, topic: str, partition: int, records: Sequence[Outgoing]) -> int:
+        if not records:
+            raise ValueError("publish_batch needs at least one record")
+        largest = max(len(record.value or b"") for record in records)
+        if largest > self._options.max_record_bytes // 2:  # else only headers can be too large, which librdkafka sees
+            self._check_size(topic, max(records, key=_size))
+        session = await self._current()
+        if partition >= session.topics.get(topic, 0):
+            await session.partitions(topic, partition)
+        sending = Sending(session, len(records))
+        await self._send(session, topic, partition, records, sending)
+        try:
+            _, offset = await sending.done
+        except KafkaException as err:
+            raise publish_fault(err.args[0], topic, largest) from err
+        return offset
+
+    async def stop(self, timeout_s: float = 10.0) -> None:
+        self._stopped = True
+        if self._opening is not None:
+            self._opening.cancel()
+            await asyncio.wait({self._opening}, timeout=timeout_s)
+        if self._session is not None:
+            self._retire(self._session, timeout_s)
+            self._session = None
+        if self._retiring:
+            await asyncio.wait(self._retiring)  # bounded by each session
+
+    def _place(self, topic: str, count: int, record: Outgoing, partition: int | None) -> int:
+        """That partition, else one by the key, else the next: many producers begin their round elsewhere."""
+        if partition is not None:
+            return partition
+        if record.key is not None:
+            return _BY_KEY
+        turn = self._turns.get(topic)
+        if turn is None:
+            turn = self._turns[topic] = itertools.count(random.randrange(count))
+        return next(turn) % count
+
+    def _check_size(self, topic: str, record: Outgoing) -> None:
+        size, limit = _size(record), self._options.max_record_bytes
+        if size > limit:
+            raise PayloadTooLarge(f"the record for topic {topic!r} has {size} bytes: at most {limit} are accepted")
+
+    async def _send(
+        self, session: Session, topic: str, partition: int, records: Sequence[Outgoing], sending: Sending
+    ) -> None:
+        try:
+            await session.send(topic, partition, records, sending)
+        except KafkaException as err:
+            if err.args[0].code() in GONE_PLACE:
+                session.topics.clear()
+            raise publish_fault(err.args[0], topic, max(map(_size, records))) from err
+
+    async def _current(self) -> Session:
+        session = self._session
+        return await self._renewed() if session is None or session.broken else session
+
+    async def _renewed(self) -> Session:
+        """The session to use now; all who ask share one attempt to open it."""
+        if self._stopped:
+            raise BrokerError("the producer is stopped")
+        if self._opening is None:
+            self._opening = asyncio.create_task(self._open(), name="kafka-producer-open")
+            self._opening.add_done_callback(self._opened)
+        return await asyncio.shield(self._opening)
+
+    async def _open(self) -> Session:
+        if self._session is not None:
+            self._retire(self._session, self._options.send_timeout_s)
+            self._session = None
+        session = Session(self._bootstrap_servers, self._options)
+        await session.open()
+        self._session = session
+        return session
+
+    def _opened(self, opening: asyncio.Task[Session]) -> None:
+        self._opening = None
+        if not opening.cancelled():
+            opening.exception()  # those who waited for it got it
+
+    def _retire(self, session: Session, timeout_s: float) -> None:
+        task = asyncio.create_task(session.close(timeout_s), name="kafka-producer-retire")
+        self._retiring.add(task)
+        task.add_done_callback(self._retiring.discard)
+
+
+def _size(record: Outgoing) -> int:
+    """Bytes of the record as the only one of its batch, at most."""
+    size = len(record.value or b"") + len(record.key or b"") + _FRAMING_BYTES
+    return (
+        size + sum(len(name.encode()) + len(value) + 10 for name, value in record.headers) if record.headers else size
+    )

@@ -1,0 +1,106 @@
+"""What librdkafka gave in one go, sorted by partition, as records that can be read without calls into C.
+
+Attributes that are filled at once cost two thirds of properties that ask librdkafka's message on each use.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from confluent_kafka import KafkaError
+
+from .broker import Headers, Record, TopicPartition
+
+log = logging.getLogger(__name__)
+
+
+class RdRecord:
+    """Implements `broker.Record`."""
+
+    __slots__ = ("headers", "key", "offset", "partition", "timestamp", "topic", "value")
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+
+    def __init__(self, message: Any) -> None:
+        """Raises SystemError where a header name is not UTF-8."""
+        self.headers = message.headers() or ()
+        self.topic = message.topic()
+        self.partition = message.partition()
+        self.offset = message.offset()
+        self.timestamp = message.timestamp()[1]
+        self.key = message.key()
+        self.value = message.value()
+
+    def __repr__(self) -> str:
+        return f"RdRecord({self.topic}:{self.partition}:{self.offset})"
+
+
+class Haul:
+    """Records by partition in order.
+
+    `ends` are partitions that were read to their end, and where that is; `highs` is where partitions ended at the last
+    fetch, with what cannot be read yet.
+    """
+
+    __slots__ = ("count", "ends", "errors", "highs", "nbytes", "records")
+
+    def __init__(self) -> None:
+        self.records: dict[TopicPartition, list[Record]] = {}
+        self.ends: dict[TopicPartition, int] = {}
+        self.highs: dict[TopicPartition, int] = {}
+        self.errors: list[Any] = []  # messages that are no records
+        self.count = 0
+        self.nbytes = 0
+
+
+def sorted_out(messages: Sequence[Any]) -> Haul:
+    """What lies in messages of one `consume`."""
+    haul = Haul()
+    records = haul.records
+    topic, partition = "", -1
+    for message in messages:
+        if message.error() is not None:
+            _note(haul, message)
+            continue
+        try:
+            record = RdRecord(message)
+        except SystemError:
+            record = _stand_in(message)
+        if record.partition != partition or record.topic != topic:
+            topic, partition = record.topic, record.partition
+            append = records.setdefault(TopicPartition(topic, partition), []).append
+        append(record)
+        haul.nbytes += len(record.value or b"")
+        haul.count += 1
+    return haul
+
+
+def _note(haul: Haul, message: Any) -> None:
+    if message.error().code() == KafkaError._PARTITION_EOF:
+        haul.ends[TopicPartition(message.topic(), message.partition())] = message.offset()
+    else:
+        haul.errors.append(message)
+
+
+def _stand_in(message: Any) -> RdRecord:
+    """In place of a record that Python cannot be given: its place is all that is sure of it."""
+    log.warning(
+        "The record at offset %d of topic %r partition %d has a header name that is not UTF-8: it is passed on "
+        "without its content, which stays in the topic.",
+        message.offset(),
+        message.topic(),
+        message.partition(),
+        extra={"action": "unreadable_header"},
+    )
+    record = RdRecord.__new__(RdRecord)
+    record.topic, record.partition, record.offset = message.topic(), message.partition(), message.offset()
+    record.timestamp, record.key, record.value, record.headers = -1, None, None, ()
+    return record

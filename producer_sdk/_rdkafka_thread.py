@@ -1,0 +1,218 @@
+"""The thread that asks librdkafka for records and tells an event loop what came.
+
+Only this thread touches the consumer: confluent-kafka lets no other in while one polls. It always polls, whatever the
+loop does, as librdkafka calls for rebalances from there. Records that the loop does not take are bounded: at `_PARKED`
+it asks for one record at a time, now and then, to be called; beyond `_MOST_PARKED` it has librdkafka pause all
+partitions, which costs what was fetched ahead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+from confluent_kafka import TopicPartition as KafkaPartition
+
+from ._rdkafka_faults import RDKAFKA_FAULTS
+from ._rdkafka_records import Haul, sorted_out
+from .broker import TopicPartition
+
+_POLL_S = 0.02  # how long a question of the loop may wait
+_FULL_S = 0.1
+_LOOK_S = 0.5
+_LEAVE_S = 1.0
+_HAUL = 512
+_PARKED, _MOST_PARKED = 1024, 1280
+_PARKED_BYTES = 16 << 20
+_KEPT, _KEPT_BYTES = 512, 2 << 20
+T = TypeVar("T")
+
+
+class ConsumingThread(threading.Thread):
+    """Owns a confluent consumer until it has closed it. `give`, `fail` and `ended` are called in this thread.
+
+    It ends by itself when `alone` says that nobody polls any more.
+
+    Attributes of which the loop sets the first three:
+        done: records that the loop has taken or refused.
+        exempt: records that wait for partitions which are paused, so that others may be read beside them.
+        paused: partitions that librdkafka should not fetch.
+        given: records handed to the loop.
+        leaves: whether the group is told at the end; a static member keeps its place.
+    """
+
+    def __init__(
+        self,
+        consumer: Any,
+        name: str,
+        give: Callable[[Haul], None],
+        fail: Callable[[BaseException], None],
+        ended: Callable[[], None],
+        alone: Callable[[], bool] = lambda: False,
+    ) -> None:
+        super().__init__(name=name, daemon=True)
+        self._consumer = consumer
+        self._give = give
+        self._fail = fail
+        self._ended = ended
+        self._alone = alone
+        self._commands: deque[Callable[[], None]] = deque()
+        self._looked_at = 0.0
+        self._awake = threading.Event()
+        self._stopping = False
+        self._failed = False
+        self._bytes_each = 0.0
+        self._paused: frozenset[TopicPartition] = frozenset()
+        self.done = 0
+        self.exempt = 0
+        self.paused: frozenset[TopicPartition] = frozenset()
+        self.given = 0
+        self.leaves = True
+
+    @property
+    def most_kept(self) -> int:
+        """How many records of one paused partition may wait while others are read."""
+        return min(_KEPT, int(_KEPT_BYTES / max(1.0, self._bytes_each)))
+
+    def took(self, count: int) -> None:
+        """There is room for so many more; called by the loop."""
+        self.done += count
+        self._awake.set()
+
+    def call(self, command: Callable[[], T]) -> asyncio.Future[T]:
+        """Have something done between two polls, unless nobody waits for it any more; called by the loop."""
+        answer: concurrent.futures.Future[T] = concurrent.futures.Future()
+
+        def run() -> None:
+            if answer.set_running_or_notify_cancel():
+                try:
+                    answer.set_result(command())
+                except Exception as err:  # noqa: BLE001 - passed on to who asked
+                    answer.set_exception(err)
+
+        self._commands.append(run)
+        self._awake.set()
+        return asyncio.wrap_future(answer)
+
+    def wait(self, future: concurrent.futures.Future[None], limit_s: float) -> None:
+        """Wait inside a callback of librdkafka, doing what the loop asks for meanwhile. Raises as `result` does."""
+        ends_at = time.monotonic() + limit_s
+        future.add_done_callback(lambda _: self._awake.set())
+        while not future.done() and time.monotonic() < ends_at:
+            self._awake.wait(_FULL_S)
+            self._awake.clear()
+            self._serve()
+        future.result(0)
+
+    def end(self) -> None:
+        self._stopping = True
+        self._awake.set()
+
+    def gone(self, partitions: frozenset[TopicPartition]) -> None:
+        """They are assigned no longer; called in this thread."""
+        self._paused -= partitions
+
+    def run(self) -> None:
+        try:
+            while not self._stopping and not self._alone():
+                try:
+                    self._turn()
+                except RDKAFKA_FAULTS as err:
+                    self._failed = True
+                    self._fail(err)
+        finally:
+            self._close()
+            self._serve()
+            self._ended()
+
+    def _turn(self) -> None:
+        self._serve()
+        parked = self.given - self.done - self.exempt
+        self._pause(self.paused | self._assignment() if parked > _MOST_PARKED else self.paused)
+        if parked < _PARKED and parked * self._bytes_each < _PARKED_BYTES and not self._failed:
+            messages = self._arrived(_PARKED - parked)
+        else:
+            self._awake.clear()
+            has_news = self._commands or self._stopping or self.given - self.done - self.exempt < parked
+            if has_news or self._awake.wait(_FULL_S):
+                return
+            messages = self._consumer.consume(1, 0)
+        if messages:
+            self._hand_over(messages)
+        elif time.monotonic() - self._looked_at > _LOOK_S:
+            self._looked_at = time.monotonic()
+            self._give(self._highest(Haul(), self._assignment()))
+
+    def _serve(self) -> None:
+        while self._commands:
+            self._commands.popleft()()
+
+    def _arrived(self, room: int) -> list[Any]:
+        """Waits for the first only: `consume` would wait until all have come."""
+        first = self._consumer.poll(_POLL_S)
+        if first is None:
+            return []
+        return [first, *self._consumer.consume(min(_HAUL, room), 0)]
+
+    def _hand_over(self, messages: list[Any]) -> None:
+        haul = sorted_out(messages)
+        self.given += haul.count
+        if haul.count:
+            self._bytes_each = haul.nbytes / haul.count
+        self._give(self._highest(haul, haul.records.keys() | haul.ends.keys()))
+
+    def _highest(self, haul: Haul, partitions: Iterable[TopicPartition]) -> Haul:
+        """With the ends of partitions as of the last fetch."""
+        for partition in partitions:
+            _, end = self._consumer.get_watermark_offsets(KafkaPartition(*partition), cached=True)
+            if end >= 0:
+                haul.highs[partition] = end
+        return haul
+
+    def _assignment(self) -> frozenset[TopicPartition]:
+        return frozenset(TopicPartition(each.topic, each.partition) for each in self._consumer.assignment())
+
+    def _pause(self, wanted: frozenset[TopicPartition]) -> None:
+        if wanted == self._paused:
+            return
+        assigned = self._assignment()
+        if resumed := (self._paused - wanted) & assigned:
+            self._consumer.resume([KafkaPartition(*partition) for partition in resumed])
+        if paused := (wanted & assigned) - self._paused:
+            self._consumer.pause([KafkaPartition(*partition) for partition in paused])
+        self._paused = wanted & assigned
+
+    def _close(self) -> None:
+        """Leave the group and close. By `close` alone librdkafka leaves none in which it has no partition.
+
+        Then the others would wait for it as for one that has died, and Kafka answers none of their commits meanwhile.
+        """
+        try:
+            if self.leaves:
+                self._consumer.unsubscribe()
+            ends_at = time.monotonic() + _LEAVE_S
+            while self.leaves and self._consumer.memberid() and time.monotonic() < ends_at:
+                self._consumer.poll(_POLL_S)
+            self._consumer.close()
+        except RDKAFKA_FAULTS as err:
+            self._fail(err)
+
+
+def again_until(
+    limit_s: float, pause_s: float, ask: Callable[[float], T], passes: Callable[[BaseException], bool]
+) -> T:
+    """Ask, again after faults that pass by themselves, within the time; `ask` gets the seconds left. Blocks."""
+    ends_at = time.monotonic() + limit_s
+    while True:
+        left_s = max(0.01, ends_at - time.monotonic())
+        try:
+            return ask(left_s)
+        except RDKAFKA_FAULTS as err:
+            if left_s <= pause_s or not passes(err):
+                raise
+        time.sleep(pause_s)

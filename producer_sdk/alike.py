@@ -1,0 +1,152 @@
+"""MessagePack requests that differ in id, deadline and the bytes of their tensors alone: the rest is read once for all.
+
+A client sends one model the same tensors again and again. What lies between its deadlines and its tensors' bytes is
+then the same, byte for byte, so that a request which is equal there needs no decoder and no checks: they have been
+passed. Everything else goes the long way, `wire.decode_request`, which alone says what is valid.
+"""
+
+from __future__ import annotations
+
+import string
+from typing import Generic, NamedTuple, TypeVar
+
+import numpy as np
+
+from ._limits import MAX_DEADLINE_MS, Scalar
+from .tensors import Buffer, Datatype, Tensor
+from .topics import ReplyTo
+from .wire import Form, Request
+
+MAX_KINDS = 1024
+MAX_KIND_BYTES = 4096
+_KEY_BYTES = 12  # beside a short return address: what surely comes before the bytes of a tensor
+_PATIENCE = 16  # misses for each new kind, where nearly every request is of one: learning costs ten times as much
+_BEGINS = b"\x99\x01"  # an array of nine, of wire version 1
+_ID_BYTES = (string.ascii_letters + string.digits + "._:-").encode()
+_NO_IDS = (b"", b".", b"..")
+_MAX_ID_BYTES = 128
+_MSGPACK = Form.MSGPACK
+_LEAST_BYTES = 4 + _MAX_ID_BYTES + 9  # so that a head never reads past the end
+
+Note = TypeVar("Note")
+
+
+class _Part(NamedTuple):
+    """One tensor: the bytes that come before its own, which begin after `behind` of all `nbytes`."""
+
+    before: bytes
+    behind: int
+    name: str
+    datatype: Datatype
+    shape: tuple[int, ...]
+    nbytes: int
+
+
+class _Kind(NamedTuple, Generic[Note]):
+    """What such requests have in common."""
+
+    parts: tuple[_Part, ...]
+    reply_to: ReplyTo | None
+    tenant: str | None
+    version: str | None
+    parameters: dict[str, Scalar]
+    outputs: tuple[str, ...] | None
+    note: Note
+
+
+class Kinds(Generic[Note]):
+    """The kinds of requests seen so far, each with a note of what else was found out about all of its kind.
+
+    Requests of one kind share one `parameters`, which nobody may change.
+    """
+
+    def __init__(self) -> None:
+        self._kinds: dict[tuple[int, bytes], _Kind[Note]] = {}
+        self._misses = 0
+
+    def recall(self, value: bytes) -> tuple[Request, Note] | None:
+        """The request that a record value without headers holds, and the note on its kind; None: read it in full."""
+        head = _read_head(value)
+        if head is None:
+            return None
+        id, deadline_ms, at = head
+        kind = self._kinds.get((len(value) - at, value[at : at + _KEY_BYTES + (value[at] & 0x1F)]))
+        if kind is None:
+            return None
+        view, inputs = memoryview(value), {}
+        parts, reply_to, tenant, version, parameters, outputs, note = kind
+        for before, behind, name, datatype, shape, nbytes in parts:
+            if not value.startswith(before, at):
+                return None
+            inputs[name] = Tensor(datatype, shape, view[at + behind : at + nbytes])
+            at += nbytes
+        return Request(id, inputs, _MSGPACK, deadline_ms, reply_to, tenant, version, parameters, outputs), note
+
+    def learn(self, value: bytes, request: Request, note: Note) -> None:
+        """Note a request that was read in full, and is sound but for its id, its deadline and its tensors' bytes."""
+        self._misses += 1
+        head = _read_head(value)
+        if head is None or (self._kinds and self._misses % _PATIENCE):
+            return
+        end = head[2]
+        kind = _kind_of(value, end, request, note)
+        if kind is not None:
+            if len(self._kinds) >= MAX_KINDS:
+                del self._kinds[next(iter(self._kinds))]
+            # A text of up to 31 bytes has its length in the last bits of its first.
+            self._kinds[len(value) - end, value[end : end + _KEY_BYTES + (value[end] & 0x1F)]] = kind
+
+
+def _read_head(value: bytes) -> tuple[str, int | None, int] | None:
+    """Id, deadline, and where the return address begins; None where they are not written as usual.
+
+    A plain tuple, for it is made for every request.
+    """
+    if len(value) < _LEAST_BYTES or not value.startswith(_BEGINS):
+        return None
+    first = value[2]
+    at, end = 3, first - 0x9D  # a short text has its length in its first byte, from 0xa0 on
+    if not 0xA0 < first < 0xC0:
+        if first != 0xD9:
+            return None
+        at, end = 4, 4 + value[3]
+    id = value[at:end]
+    if id.strip(_ID_BYTES) or id in _NO_IDS or end - at > _MAX_ID_BYTES:
+        return None
+    kind = value[end]
+    if kind == 0xC0:
+        return id.decode("ascii"), None, end + 1
+    if kind != 0xCF:  # epoch milliseconds take 64 bits
+        return None
+    deadline_ms = int.from_bytes(value[end + 1 : end + 9], "big")
+    return (id.decode("ascii"), deadline_ms, end + 9) if deadline_ms <= MAX_DEADLINE_MS else None
+
+
+def _kind_of(value: bytes, at: int, request: Request, note: Note) -> _Kind[Note] | None:
+    """What others may have in common with a request that was read from `value`; None where nothing can be said."""
+    parts, length = [], 0
+    for name, tensor in request.inputs.items():
+        start = _place(tensor.data, value)
+        if start is None or start <= at:
+            return None
+        end, behind = start + len(tensor.data), start - at
+        parts.append(_Part(value[at:start], behind, name, tensor.datatype, tensor.shape, end - at))
+        length += behind
+        at = end
+    if not parts or length > MAX_KIND_BYTES or at != len(value):
+        return None
+    return _Kind(
+        tuple(parts), request.reply_to, request.tenant, request.version, request.parameters, request.outputs, note
+    )
+
+
+def _place(part: Buffer, whole: bytes) -> int | None:
+    """Where a view of some bytes begins in them; None where it is empty, or of other bytes."""
+    if not len(part):
+        return None
+    start = _address(part) - _address(whole)
+    return start if 0 <= start <= len(whole) - len(part) else None
+
+
+def _address(buffer: Buffer) -> int:
+    return int(np.frombuffer(buffer, np.uint8).ctypes.data)

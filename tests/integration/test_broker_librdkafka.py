@@ -1,0 +1,70 @@
+"""What librdkafka alone has: KIP-848 groups, and groups that members on aiokafka cannot share."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from broker_clients import QUICK, Clients, Owner, read
+
+from producer_sdk.broker import CommitRefused, Committed, Misconfigured, Outgoing, TopicPartition
+from producer_sdk.kafka import KafkaBroker
+from producer_sdk.rdkafka import RdKafkaBroker
+
+pytestmark = pytest.mark.kafka
+
+
+@pytest.fixture
+async def next_generation(kafka_broker: KafkaBroker, prefix: str) -> AsyncIterator[Clients]:
+    """Clients whose members join by KIP-848."""
+    async with Clients(RdKafkaBroker(kafka_broker.bootstrap_servers, group_protocol="consumer"), prefix) as clients:
+        yield clients
+
+
+@pytest.mark.timeout(40)
+async def test_members_by_kip_848_hand_partitions_over_and_begin_where_the_last_owner_committed(
+    next_generation: Clients,
+) -> None:
+    topic, producer = await next_generation.topic(2), await next_generation.producer()
+    for partition in range(2):
+        await producer.publish_batch(topic, partition, [Outgoing(None, b"x") for _ in range(3)])
+    first, second = Owner(), Owner()
+    member = await next_generation.member(topic, first)
+    await read(member, 6)
+    first.on_revoked = lambda: member.commit(dict.fromkeys(first.owns or (), Committed(2, "closed")))
+    other = await next_generation.member(topic, second)
+    (moved,) = await second.until_it_owns(1)
+    assert second.starts == {moved: Committed(2, "closed")}
+    assert [record.offset for record in await read(other, 1)] == [2]
+    with pytest.raises(CommitRefused, match="somebody else"):
+        await member.commit({moved: Committed(0)})
+
+
+async def test_a_member_on_librdkafka_does_not_join_a_group_of_the_other_client(
+    kafka_broker: KafkaBroker, prefix: str
+) -> None:
+    async with Clients(kafka_broker, prefix) as clients:
+        topic, owner = await clients.topic(), Owner()
+        await clients.member(topic, owner)
+        await owner.until_it_owns(1)
+        broker = RdKafkaBroker(kafka_broker.bootstrap_servers)
+        stranger = broker.member(clients.group, frozenset([topic]), Owner(), QUICK)
+        await stranger.start()
+        with pytest.raises(Misconfigured, match="give all workers of a model the same kafka_client and group_protocol"):
+            await read(stranger, 1)
+        await stranger.stop(2.0)
+
+
+async def test_a_paused_partition_does_not_hold_up_the_others_and_loses_nothing(
+    kafka_broker: KafkaBroker, prefix: str
+) -> None:
+    async with Clients(RdKafkaBroker(kafka_broker.bootstrap_servers), prefix) as clients:
+        topic, producer = await clients.topic(2), await clients.producer()
+        for partition in range(2):
+            for _ in range(4):
+                await producer.publish_batch(topic, partition, [Outgoing(None, b"x" * 100)] * 1000)
+        reader = await clients.reader(topic, 0, 1)
+        reader.pause(frozenset([TopicPartition(topic, 0)]))
+        assert {record.partition for record in await read(reader, 4000)} == {1}
+        await asyncio.sleep(0.2)
+        reader.resume(frozenset([TopicPartition(topic, 0)]))
+        assert [record.offset for record in await read(reader, 4000)] == list(range(4000))

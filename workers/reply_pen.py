@@ -1,0 +1,83 @@
+"""Each record's part of the outputs of a run, and results written from it in MessagePack. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec import Raw
+from msgspec.msgpack import Ext, encode
+
+from producer_sdk.errors import HeadraceError
+from producer_sdk.replies_alike import Output, RepliesAlike
+from producer_sdk.tensors import Tensor, tensor_ext
+from producer_sdk.wire import encode_reply
+
+from .work import Block
+
+
+class Cut:
+    """Cuts one record's rows out of a block."""
+
+    __slots__ = ("_row_bytes", "_view", "block")
+
+    def __init__(self, block: Block, rows: int) -> None:
+        self.block = block
+        self._view = memoryview(block.data)
+        self._row_bytes = len(self._view) // rows if rows else 0
+
+    def tensor(self, first: int, rows: int) -> Tensor:
+        return Tensor(self.block.datatype, self._shape(rows), self.data(first, rows))
+
+    def ext(self, first: int, rows: int) -> Ext:
+        return tensor_ext(self.block.datatype, self._shape(rows), self.data(first, rows))
+
+    def output(self, rows: int) -> Output | None:
+        """What so many rows of it have in common; None where they differ in length."""
+        if self.block.row_ends:
+            return None
+        block = self.block
+        nbytes = rows * self._row_bytes if block.batched else len(self._view)
+        return Output(block.name, block.datatype, self._shape(rows), nbytes, not block.batched)
+
+    def even(self, first_row: int) -> memoryview:
+        """All bytes from a row on, where rows are equally long, or those that belong to every record."""
+        return self._view[first_row * self._row_bytes :] if self.block.batched else self._view
+
+    def data(self, first: int, rows: int) -> memoryview:
+        if not self.block.batched:
+            return self._view
+        ends = self.block.row_ends
+        if ends:
+            return self._view[ends[first - 1] if first else 0 : ends[first + rows - 1]]
+        return self._view[first * self._row_bytes : (first + rows) * self._row_bytes]
+
+    def _shape(self, rows: int) -> tuple[int, ...]:
+        return (rows, *self.block.shape) if self.block.batched else self.block.shape
+
+
+def written(
+    ids: Sequence[str],
+    model: str,
+    version: str,
+    parameters: Mapping[str, Any],
+    cuts: Sequence[Cut],
+    first_row: int,
+    rows: int,
+) -> Sequence[bytes | HeadraceError]:
+    """The record values for requests of `rows` rows each, side by side from `first_row` on; or why there is none."""
+    encoded = Raw(encode(parameters))
+    outputs = [output for cut in cuts if (output := cut.output(rows)) is not None]
+    if len(outputs) == len(cuts):
+        try:
+            return RepliesAlike(model, version, encoded, outputs).encode(ids, [cut.even(first_row) for cut in cuts])
+        except HeadraceError:
+            pass  # each gets it with its own id
+    values: list[bytes | HeadraceError] = []
+    for place, id in enumerate(ids):
+        try:
+            exts = {cut.block.name: cut.ext(first_row + place * rows, rows) for cut in cuts}
+            values.append(encode_reply(id, model, version, exts, encoded))
+        except HeadraceError as err:
+            values.append(err)
+    return values
