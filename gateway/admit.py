@@ -108,6 +108,7 @@ def queue_of(announcement: Announcement, priority: object) -> Queue | None:
     limits = announcement.queue_limits
     if not limits:
         return None
-    level = priority if isinstance(priority, int) and priority > 0 else announcement.default_priority
+    named = isinstance(priority, int) and 0 < priority <= announcement.priority_levels
+    level = priority if named and isinstance(priority, int) else announcement.default_priority
     level = level if level in limits else 0
     return Queue(level, limits[level]) if level in limits else None

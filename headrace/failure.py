@@ -11,6 +11,7 @@ from producer_sdk.setting import SettingsError
 FAILED, WRONG_USAGE = 1, 2
 EXTRA_OF_MODULE = {
     "onnxruntime": "onnx",
+    "confluent_kafka": "librdkafka",
     "prometheus_client": "worker",
     "yaml": "worker",
     "uvicorn": "gateway",

@@ -221,9 +221,9 @@ class Simulation:
         runner = min(self._runners, key=lambda each: (each.held, each.expected_free_at(now)))
         batch = self._scheduler.take(now, runner.expected_free_at(now))
         works = batch.works
-        if self._governed is not None:
-            self._governed.governor.took(batch.rows, len(self._scheduler), now)
         cost = sum(work.cost for work in works)
+        if self._governed is not None:
+            self._governed.governor.took(batch.rows, len(self._scheduler), now, cost)
         asked = (works[0].bucket, batch.rows, cost)
         run_s = self._run_time.draw_s(*asked, self._random)
         begins = max(now + self._delays.start_s, runner.free_at)

@@ -13,9 +13,14 @@ from typing import Any
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka import TopicPartition as KafkaPartition
-from aiokafka.errors import ConsumerStoppedError, CorruptRecordException, InvalidSessionTimeoutError
+from aiokafka.errors import (
+    ConsumerStoppedError,
+    CorruptRecordException,
+    InconsistentGroupProtocolError,
+    InvalidSessionTimeoutError,
+)
 
-from ._kafka_faults import KAFKA_FAULTS, in_words, no_connection
+from ._kafka_faults import KAFKA_FAULTS, in_words, no_connection, other_members
 from ._kafka_fetch import shorten_waits
 from ._kafka_haul import haul
 from ._kafka_options import KafkaOptions
@@ -214,6 +219,8 @@ class KafkaConsumer(ABC):
                 "group.min.session.timeout.ms to group.max.session.timeout.ms (6 s to 30 min, unless set otherwise)"
             )
             return Misconfigured(f"Kafka at {self._name} refuses session_timeout_s: it allows {allowed}")
+        if isinstance(err, InconsistentGroupProtocolError):
+            return other_members(self._name, self._arguments["group_id"])
         where = ""
         if isinstance(err, CorruptRecordException):
             for partition, result in self._consumer._fetcher._records.items():

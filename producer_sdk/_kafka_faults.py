@@ -5,7 +5,7 @@ from __future__ import annotations
 from aiokafka.errors import KafkaConnectionError, KafkaError, NoBrokersAvailable, NodeNotReadyError
 
 from ._kafka_options import KafkaOptions
-from .broker import BrokerError
+from .broker import BrokerError, Misconfigured
 
 KAFKA_FAULTS = (KafkaError, OSError)
 
@@ -21,6 +21,14 @@ def no_connection(name: str, options: KafkaOptions, err: BaseException) -> Broke
     else:
         why = in_words(err)
     return BrokerError(f"no connection to Kafka at {name}: {why}")
+
+
+def other_members(name: str, group: str) -> Misconfigured:
+    """The end of a member that shares out partitions by other rules than the members that are there."""
+    return Misconfigured(
+        f"group {group!r} at {name} has members of another Kafka client or group protocol, which cannot share it: "
+        "give all workers of a model the same kafka_client and group_protocol, and stop the others first"
+    )
 
 
 def in_words(err: BaseException) -> str:

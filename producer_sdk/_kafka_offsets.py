@@ -51,7 +51,8 @@ def read_fetched(response: Any) -> dict[TopicPartition, Committed]:
         for partition, offset, metadata, code in partitions:
             _check(code)
             if offset >= 0:
-                committed[TopicPartition(topic, partition)] = Committed(offset, metadata or "")
+                # confluent-kafka commits a text with the NUL that ends it in C.
+                committed[TopicPartition(topic, partition)] = Committed(offset, (metadata or "").removesuffix("\0"))
     return committed
 
 

@@ -74,12 +74,12 @@ class MemoryConsumer:
 
     async def stop(self, timeout_s: float = 10.0) -> None:
         self._stopped = True
-        self._logs.wakes.discard(self._wake)
+        self._logs.wakes.pop(self._wake, None)
         self._arrived.set()
 
     def _begin(self) -> None:
         self._started = True
-        self._logs.wakes.add(self._wake)
+        self._logs.wakes[self._wake] = None
 
     def _check(self) -> None:
         if self._fault is not None:

@@ -87,7 +87,8 @@ class Logs:
         self._topics: dict[str, list[Log]] = {}
         self._limits: dict[str, int] = {}
         self._rounds: dict[str, count[int]] = {}
-        self.wakes: set[Callable[[TopicPartition | None], None]] = set()
+        # A dict, for it keeps their order: simulated runs are to be the same again.
+        self.wakes: dict[Callable[[TopicPartition | None], None], None] = {}
 
     def topics(self) -> Mapping[str, int]:
         return {name: len(partitions) for name, partitions in self._topics.items()}

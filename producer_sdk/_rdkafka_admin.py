@@ -6,14 +6,15 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException
+from confluent_kafka import IsolationLevel, KafkaError
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka import admin as _admin_module
 
 from ._kafka_options import KafkaOptions
+from ._rdkafka_committed import asking
 from ._rdkafka_connect import Contact, check_exist, counts
-from ._rdkafka_faults import GONE_PLACE, RDKAFKA_FAULTS, error_of, in_words, passes
-from ._rdkafka_settings import connection, consumer_settings
+from ._rdkafka_faults import RDKAFKA_FAULTS, error_of, in_words, passes
+from ._rdkafka_settings import connection
 from .broker import Bounds, BrokerError, Committed, Topic, TopicPartition
 
 _LOOK_AGAIN_S = 0.05
@@ -63,10 +64,8 @@ class RdAdmin:
         return frozenset(created)
 
     async def committed(self, group: str) -> Mapping[TopicPartition, Committed]:
-        async def ask(left_s: float) -> Mapping[TopicPartition, Committed]:
-            return await asyncio.to_thread(self._committed, group, left_s)
-
-        return await self._in_time(f"say what group {group!r} has committed", ask)
+        async with asking(self._name, self._options) as admin:
+            return await admin.committed(group)
 
     async def bounds(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, Bounds]:
         wanted = frozenset(partitions)
@@ -92,27 +91,6 @@ class RdAdmin:
         except BaseException:
             self._client = None
             raise
-
-    def _committed(self, group: str, left_s: float) -> Mapping[TopicPartition, Committed]:
-        """Asked by a consumer that joins nothing: librdkafka's admin request for it can abort the process.
-
-        https://github.com/confluentinc/librdkafka/issues/4605, when the connection is lost meanwhile.
-        """
-        known = counts(self._client.list_topics(timeout=left_s))
-        asked = [KafkaPartition(topic, partition) for topic in known for partition in range(known[topic])]
-        consumer = Consumer(connection(self._options, self._name) | consumer_settings(self._options, group))
-        try:
-            answered = consumer.committed(asked, timeout=left_s) if asked else []
-        finally:
-            consumer.close()
-        for each in answered:
-            if each.error is not None and each.error.code() not in GONE_PLACE:
-                raise KafkaException(each.error)
-        return {
-            TopicPartition(each.topic, each.partition): Committed(each.offset, each.metadata or "")
-            for each in answered
-            if each.offset >= 0
-        }
 
     async def _cluster(self, left_s: float) -> Any:
         return await asyncio.to_thread(self._client.list_topics, timeout=left_s)

@@ -44,7 +44,9 @@ def commit_now(consumer: Any, group: str, member_id: str, offsets: Mapping[Topic
     """
     if consumer.memberid() != member_id:
         raise CommitRefused(f"group {group!r} no longer knows this member: it has another id")
-    error = _attempt(consumer, [KafkaPartition(*where, offset, text) for where, (offset, text) in offsets.items()])
+    # Kafka gets a NUL behind the text, which readers take off again; with no text at all it gets none.
+    asked = [KafkaPartition(*where, offset, *([text] if text else ())) for where, (offset, text) in offsets.items()]
+    error = _attempt(consumer, asked)
     if error is None:
         return
     if error.code() in _GONE or error.fatal():

@@ -6,6 +6,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
+from ._kafka_faults import other_members
 from ._static_member import taken_over
 from .broker import BrokerError, Misconfigured, NoSuchPlace
 from .errors import HeadraceError, PayloadTooLarge
@@ -95,10 +96,7 @@ def group_fault(name: str, group: str, instance_id: str | None, error: Any) -> B
         allowed = "group.min.session.timeout.ms to group.max.session.timeout.ms (6 s to 30 min, unless set otherwise)"
         return Misconfigured(f"Kafka at {name} refuses session_timeout_s: it allows {allowed}")
     if code in _OTHER_MEMBERS:
-        return Misconfigured(
-            f"group {group!r} at {name} has members of another Kafka client or group protocol, which cannot share it: "
-            "give all workers of a model the same kafka_client and group_protocol, and stop the others first"
-        )
+        return other_members(name, group)
     if code in (KafkaError.UNSUPPORTED_VERSION, KafkaError._UNSUPPORTED_FEATURE):
         return Misconfigured(
             f"Kafka at {name} does not know group_protocol consumer, which came with Kafka 4.0: use classic"

@@ -13,11 +13,11 @@ from confluent_kafka import TopicPartition as KafkaPartition
 
 from ._kafka_options import KafkaOptions
 from ._rdkafka_commit import Unsettled, commit_now
+from ._rdkafka_committed import starts_of
 from ._rdkafka_connect import counts
-from ._rdkafka_consumer import _OLDEST, RdConsumer
-from ._rdkafka_faults import RDKAFKA_FAULTS, error_of, group_fault, in_words, passes
+from ._rdkafka_consumer import RdConsumer
+from ._rdkafka_faults import RDKAFKA_FAULTS, group_fault, in_words
 from ._rdkafka_settings import GroupProtocol, group_settings
-from ._rdkafka_thread import again_until
 from .broker import BrokerError, CommitRefused, Committed, GroupOptions, Ownership, TopicPartition
 
 Partitions = frozenset[TopicPartition]
@@ -111,14 +111,14 @@ class RdMember(RdConsumer):
     def _on_assign(self, consumer: Any, assigned: Sequence[Any]) -> None:
         """Called in the consuming thread."""
         partitions = frozenset(TopicPartition(each.topic, each.partition) for each in assigned)
-        starts: dict[TopicPartition, Committed] = {}
+        starts: dict[TopicPartition, Committed] = {}  # filled by the loop
         if not self._stopped:
             try:
-                member_id, starts = consumer.memberid(), self._starts(consumer, partitions)
-            except (BrokerError, *RDKAFKA_FAULTS) as err:
+                member_id = consumer.memberid()
+            except RDKAFKA_FAULTS as err:
                 self._post(self._failed_on, "assigned", err)
             else:
-                self._tell("assigned", lambda: self._assign(member_id, starts))
+                self._tell("assigned", lambda: self._assign(member_id, partitions, starts))
         positions = [starts[each].offset if each in starts else 0 for each in partitions]
         consumer.incremental_assign([KafkaPartition(*each, at) for each, at in zip(partitions, positions, strict=True)])
 
@@ -135,23 +135,6 @@ class RdMember(RdConsumer):
         """Called in the consuming thread: others may have the partitions already, so nothing of them is committed."""
         self._post(self._lose)
         self._on_revoke(consumer, lost)
-
-    def _starts(self, consumer: Any, partitions: Partitions) -> dict[TopicPartition, Committed]:
-        """Where reading begins: at what is committed, else at the oldest record. Blocks."""
-        if not partitions:
-            return {}
-        asked = [KafkaPartition(*partition) for partition in sorted(partitions)]
-
-        def ask(left_s: float) -> dict[TopicPartition, Committed]:
-            starts = {}
-            for each in consumer.committed(asked, timeout=left_s):
-                if each.offset >= 0:
-                    starts[TopicPartition(each.topic, each.partition)] = Committed(each.offset, each.metadata or "")
-            oldest = self._offsets(partitions - starts.keys(), _OLDEST)
-            return starts | {partition: Committed(offset) for partition, offset in oldest.items()}
-
-        limit_s, pause_s = self._options.commit_timeout_s, self._options.retry_backoff_s
-        return again_until(limit_s, pause_s, ask, lambda err: (e := error_of(err)) is not None and passes(e))
 
     def _tell(self, what: str, telling: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Have the loop do it and wait for that; called in the consuming thread."""
@@ -181,7 +164,8 @@ class RdMember(RdConsumer):
     def _failed_on(self, what: str, err: BaseException) -> None:
         self._fail_with(BrokerError(f"the member of group {self._group!r} failed on partitions {what}: {err!r}"), err)
 
-    async def _assign(self, member_id: str, starts: Mapping[TopicPartition, Committed]) -> None:
+    async def _assign(self, member_id: str, partitions: Partitions, starts: dict[TopicPartition, Committed]) -> None:
+        starts |= await starts_of(self._name, self._options, self._group, partitions)
         self._member_id = member_id
         self._partitions |= starts.keys()
         self._shelf.own({partition: start.offset for partition, start in starts.items()})

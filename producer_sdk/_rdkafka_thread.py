@@ -201,18 +201,3 @@ class ConsumingThread(threading.Thread):
             self._consumer.close()
         except RDKAFKA_FAULTS as err:
             self._fail(err)
-
-
-def again_until(
-    limit_s: float, pause_s: float, ask: Callable[[float], T], passes: Callable[[BaseException], bool]
-) -> T:
-    """Ask, again after faults that pass by themselves, within the time; `ask` gets the seconds left. Blocks."""
-    ends_at = time.monotonic() + limit_s
-    while True:
-        left_s = max(0.01, ends_at - time.monotonic())
-        try:
-            return ask(left_s)
-        except RDKAFKA_FAULTS as err:
-            if left_s <= pause_s or not passes(err):
-                raise
-        time.sleep(pause_s)

@@ -60,6 +60,7 @@ class Announcement(Struct, frozen=True, omit_defaults=True):
         v1_input, v1_output: tensors that `/v1/infer` uses; `v1_output` None takes `output`, else the first.
         default_deadline_s: deadline of requests that name none.
         queue_limits: most requests of a priority level that a gateway lets wait; level 0 is for levels not named.
+        priority_levels: how many there are; a request of another level is one of the default.
         default_priority: level of requests that name none.
         reason: why it is not ready.
     """
@@ -79,6 +80,7 @@ class Announcement(Struct, frozen=True, omit_defaults=True):
     v1_output: str | None = None
     default_deadline_s: Annotated[float, Meta(gt=0)] | None = None
     queue_limits: Mapping[int, int] = {}
+    priority_levels: int = 0
     default_priority: int = 0
     reason: str = ""
 

@@ -48,6 +48,7 @@ def announcement(
         v1_output=spec.v1_output,
         default_deadline_s=spec.default_deadline_s,
         queue_limits=queue_limits(spec.batching),
+        priority_levels=spec.batching.priority_levels,
         default_priority=spec.batching.default_priority,
         reason=sendable(reason[:MAX_REASON_CHARS]),
     )

@@ -14,6 +14,7 @@ from .line import Entry
 from .next_batch import NextBatch
 from .queue_policy import has_timeouts, overdue_at, queue_of
 from .runners.policies import BatchPolicy, Overdue
+from .trials import Trials
 from .waiting_room import WaitingRoom
 from .work import Batch, Work
 
@@ -63,6 +64,7 @@ class Backlog(WaitingRoom):
         self._sequence = count()
         self._next_overdue = math.inf
         self._last_hope = math.inf  # until then nobody is hopeless, as far as is known
+        self._trials = Trials()
 
     @property
     def rule(self) -> BatchRule:
@@ -142,6 +144,7 @@ class Backlog(WaitingRoom):
     def take(self, now: float, starts_at: float = -math.inf) -> Batch:
         """The next batch, which the device starts at `starts_at`, or at once. Something must wait."""
         works = [self._apart.popleft()] if self._apart else self._next.take(now, starts_at)
+        self._trials.ran(works)
         return Batch(tuple(works), sum([work.rows for work in works]))
 
     @property
@@ -169,18 +172,25 @@ class Backlog(WaitingRoom):
         refused = self._move_overdue(now) if now >= self._next_overdue else []
         start = max(now, free_at)
         if start >= self._last_hope and not self.doubts_run_times:
-            refused += self._take_late(start)
+            refused += self._take_late(now, start)
         return refused
 
-    def _take_late(self, start: float) -> list[Work]:
-        hopeful_until = {id(work): self._hopeful_until(work) for work in self._waiting()}
-        late = {work for work, until in hopeful_until.items() if until <= start}
+    def is_overdue(self, work: Work, now: float) -> bool:
+        """Whether it has waited longer than its queue allows."""
+        return self._overdue_at(work) <= now
+
+    def _take_late(self, now: float, start: float) -> list[Work]:
+        hopeful_until = {work: self._hopeful_until(work) for work in self._waiting()}
+        late = {work for work, until in hopeful_until.items() if until <= start and not self._is_tried(work, now)}
         self._last_hope = min((until for until in hopeful_until.values() if until > start), default=math.inf)
-        return self.take_out(lambda work: id(work) in late) if late else []
+        return self.take_out(late.__contains__) if late else []
+
+    def _is_tried(self, work: Work, now: float) -> bool:
+        return self._trials.choose(work, self._next.run_time(work.bucket)(work.rows, work.cost), now)
 
     def _hopeful_until(self, work: Work) -> float:
         """When it must start at the latest; infinite where nobody knows."""
-        if work.expires is None:
+        if work.expires is None or work in self._trials:
             return math.inf
         takes_s = self._next.run_time(work.bucket)(work.rows, work.cost)
         return work.due - takes_s if takes_s else math.inf
@@ -208,6 +218,7 @@ class Backlog(WaitingRoom):
         if gone:
             self._apart = deque(work for work in self._apart if not leaves(work))
         gone += self._next.take_out(leaves)
+        self._trials.left(gone)
         self._find_expiry(self._waiting())
         return gone
 

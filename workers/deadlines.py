@@ -35,15 +35,19 @@ class Plan(Struct, frozen=True, gc=False):
     finish: float
 
 
-def plan(works: Sequence[Work], most_rows: int, start: float, run_s: RunTime) -> Plan | None:
+def plan(works: Sequence[Work], most_rows: int, start: float, run_s: RunTime, rows_per_s: float = 0.0) -> Plan | None:
     """The batch to run of those that wait, given in the order of their urgency, where not all can be in time.
 
-    None where nobody can be.
+    None where nobody can be. Of the `rows_per_s` that arrive, those that come during a small batch may want to go
+    before some that wait already: a small batch is run only where there is time for them, too.
     """
     count = in_time(works, most_rows, start, run_s)
     rows, cost = _sums(works[:count])
-    if count and _are_in_time(works[count:], most_rows, start + run_s(rows, cost), run_s):
-        return Plan(rows, cost, start + run_s(rows, cost))
+    if count:
+        takes_s, full_s = run_s(rows, cost), run_s(most_rows, most_rows * cost / rows)
+        for_more_s = takes_s * rows_per_s * full_s / most_rows
+        if _are_in_time(works[count:], most_rows, start + takes_s + for_more_s, run_s):
+            return Plan(rows, cost, start + takes_s)
     return _most_a_second(works, max(1, rows), most_rows, start, run_s)
 
 

@@ -76,7 +76,11 @@ class DeviceShare:
         if any(each.running for each in others):
             return False
         ours = self._key(member, now)
-        return not any(each.claim is not None and self._key(each, now) < ours for each in others)
+        before = [each for each in others if each.claim is not None and self._key(each, now) < ours]
+        if not member.running:  # whom an overtaken claim has refused asks again only if told: nothing runs that ends
+            for each in before:
+                each.wake()
+        return not before
 
     def started(self, model: str, now: float) -> None:
         """The batch that it waited with has started."""

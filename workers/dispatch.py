@@ -213,7 +213,10 @@ class Dispatcher:
         self._end(self._backlog.take_expired(now) + self._later.take_expired(now), error)
         hopeless = self._backlog.take_hopeless(now, self._occupancy.first_free_at(now))
         self._metrics.refused_early += len(hopeless)
-        self._end(hopeless, DeadlineExceeded("not run, for the deadline would have passed before the batch had ended"))
+        overdue = [work for work in hopeless if self._backlog.is_overdue(work, now)]
+        self._end(overdue, DeadlineExceeded("not run, for it had waited longer than queue_timeout_s"))
+        late = [work for work in hopeless if not self._backlog.is_overdue(work, now)]
+        self._end(late, DeadlineExceeded("not run, for the deadline would have passed before the batch had ended"))
 
     def _end(self, works: Sequence[Work], error: Cancelled | DeadlineExceeded) -> None:
         if works:

@@ -15,13 +15,15 @@ from .work import Work
 HORIZON = 4  # how many batches of those that wait are looked at where not all can be in time
 
 
-def gather(queue: LaneQueue, bucket: object, limits: Limits, start: float, run_s: RunTime) -> list[Work]:
+def gather(
+    queue: LaneQueue, bucket: object, limits: Limits, start: float, run_s: RunTime, rows_per_s: float
+) -> list[Work]:
     """Take out the members of a batch that starts at `start`; one at least, though it be too large or late."""
     finish = -math.inf
     if _may_be_late(queue.about(bucket), limits, start, run_s) and _may_be_late(
         queue.waiting(bucket), limits, start, run_s
     ):
-        limits, finish = _in_time(queue, bucket, limits, start, run_s)
+        limits, finish = _in_time(queue, bucket, limits, start, run_s, rows_per_s)
     return queue.take(bucket, limits, finish) or queue.take_one(bucket)
 
 
@@ -32,13 +34,15 @@ def _may_be_late(waiting: Waiting, limits: Limits, start: float, run_s: RunTime)
     return start + run_s(rows, rows * waiting.cost / waiting.rows) > waiting.expires
 
 
-def _in_time(queue: LaneQueue, bucket: object, limits: Limits, start: float, run_s: RunTime) -> tuple[Limits, float]:
+def _in_time(
+    queue: LaneQueue, bucket: object, limits: Limits, start: float, run_s: RunTime, rows_per_s: float
+) -> tuple[Limits, float]:
     """The limits of a batch whose members are in time, and when it ends: the tenant whose turn it is decides."""
     line = queue.leading(bucket)
     works = [entry[2] for entry in islice(line.entries, HORIZON * max(1, limits.rows))]
     fitting = works[: line.first(limits)] or works[:1]
     if in_time(fitting, limits.rows, start, run_s) < len(fitting):
-        planned = plan(works, min(limits.rows, sum(work.rows for work in fitting)), start, run_s)
+        planned = plan(works, min(limits.rows, sum(work.rows for work in fitting)), start, run_s, rows_per_s)
     elif len(queue.buckets[bucket]) > 1:
         planned = _filled(fitting, limits.rows, start, run_s)
     else:

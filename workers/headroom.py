@@ -12,6 +12,7 @@ _SMOOTH = 0.2
 _FORGET = 1.05
 NO_LESS = 1.5  # times the run of a single request: below that, batches would only waste the device
 BARELY_LONGER = 1.1  # how much longer an interactive batch may run for others that fill it up
+STRETCHED = 1.3  # times the run of a single request: so long it may run for them in any case
 
 
 class Headroom:

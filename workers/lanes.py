@@ -18,6 +18,7 @@ from .shares import Shares
 from .work import Work
 
 RANK: Mapping[Lane, int] = {lane: rank for rank, lane in enumerate(Lane)}
+CREDIT = 8  # requests that a tenant who has asked for little may have before one who asks for much
 OTHERS_BETWEEN = 4  # batches of other lanes between two that a lane gets for having waited too long
 
 
@@ -38,7 +39,7 @@ class LaneQueue:
         """A line for the first request of a tenant in a bucket."""
         line = Line(entry[0])
         self.buckets.setdefault(entry[2].bucket, {})[tenant] = line
-        self.tenants.enter(tenant)
+        self.tenants.enter(tenant, CREDIT * (entry[2].cost or entry[2].rows))
         return line
 
     def __len__(self) -> int:
@@ -80,6 +81,11 @@ class LaneQueue:
             min([line.tightest for line in each]),
             sum([line.cost for line in each]),
         )
+
+    def cost_of_row(self, bucket: object) -> float:
+        """Of a bucket's rows, on average."""
+        about = self.about(bucket)
+        return about.cost / about.rows
 
     def waiting(self, bucket: object) -> Waiting:
         """A bucket as the batch rule sees it."""

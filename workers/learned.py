@@ -62,7 +62,8 @@ class Learned:
     def took(self, batch: Batch, backlog: Backlog, now: float) -> None:
         """A batch was taken out of the backlog."""
         if self.slo is not None:
-            self.slo.took(batch.rows, backlog.rows(Lane.INTERACTIVE, Lane.ASYNC), now)
+            cost = sum([work.cost for work in batch.works])
+            self.slo.took(batch.rows, backlog.rows(Lane.INTERACTIVE, Lane.ASYNC), now, cost)
 
     def answered(self, outcomes: Sequence[Outcome], now: float) -> None:
         """Outcomes were acknowledged; the SLO is meant for all but bulk."""
@@ -76,6 +77,14 @@ class Learned:
         while True:
             await asyncio.sleep(SAVE_S)
             await self.save()
+
+    async def save_within(self, timeout_s: float) -> None:
+        """Save what is new, if that does not take too long."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self.save()
+        except TimeoutError:
+            pass  # the next worker learns it anew
 
     async def save(self) -> None:
         """Write what is known beside the model, if there is anything new."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 from producer_sdk.errors import Code, HeadraceError
 
 from .quarantine import Quarantine
-from .row_caps import RowCaps
+from .row_caps import DEADLY_QUIET_S, MAX_BUCKETS, RowCaps
 from .work import Work
 
 Observed = Callable[[object, int, float, float], None]
@@ -30,11 +31,17 @@ class Lessons:
         self.ooms = 0
         self.elements = self.padding = 0
         self._observed = observed
+        self._most_rows: dict[object, int] = {}  # that have passed, by bucket
+        self._chance_at = -math.inf
 
     def passed(self, works: Sequence[Work], run_s: float, now: float) -> None:
         """These ran together."""
         bucket = works[0].bucket
         rows = sum([work.rows for work in works])
+        if rows > self._most_rows.get(bucket, 0):
+            if len(self._most_rows) >= MAX_BUCKETS:
+                self._most_rows.clear()
+            self._most_rows[bucket] = rows
         if len(self.caps):
             self.caps.passed(bucket, rows, now)
         if self._observed is not None:
@@ -56,5 +63,10 @@ class Lessons:
     def killed(self, works: Sequence[Work], now: float) -> None:
         """The runner was killed while it ran these: by the kernel, most likely, for the memory that they took."""
         self.ooms += 1
-        if len(works) > 1:
-            self.caps.failed(works[0].bucket, sum([work.rows for work in works]), now, deadly=True)
+        if len(works) < 2:
+            return
+        bucket, rows = works[0].bucket, sum([work.rows for work in works])
+        if 2 * rows <= self._most_rows.get(bucket, 0) and now - self._chance_at > DEADLY_QUIET_S:
+            self._chance_at = now  # far more have fitted: once in a while that is somebody else's doing
+        else:
+            self.caps.failed(bucket, rows, now, deadly=True)

@@ -43,6 +43,7 @@ from .work import Outcome
 
 MAX_LATER = 16_384  # requests that wait for their next attempt; each holds its offset open
 LAST_COMMIT_S = 5.0
+SAVE_S = 1.0  # a file system that hangs must not hold up the end
 CAUGHT_UP_S = 5.0
 _log = logging.getLogger("headrace.worker")
 
@@ -243,7 +244,7 @@ class ModelLoop:
         except TimeoutError:
             pass  # what is finished is committed all the same
         committed = await self.intake.committing.for_the_last_time(LAST_COMMIT_S)
-        await self._learned.save()
+        await self._learned.save_within(SAVE_S)
         return committed and not self.blockers()
 
     async def stop(self, leave_timeout_s: float) -> None:

@@ -10,9 +10,10 @@ from msgspec.structs import replace
 from producer_sdk.topics import Lane
 
 from .batch import NO_OUTLOOK, BatchRule, Outlook, Waiting, close_at, is_full, rows_to_take
+from .crowding import Crowding, most_s, rows_beside
 from .deadlines import RunTime, rows_within
 from .gather import fill_up, gather
-from .headroom import BARELY_LONGER, NO_LESS, Headroom
+from .headroom import BARELY_LONGER, NO_LESS, STRETCHED, Headroom
 from .lanes import OTHERS_BETWEEN, Choice, LaneQueue, Standing, choose
 from .line import Entry, Limits
 from .pace import Pace
@@ -51,6 +52,7 @@ class NextBatch:
         self._shares: Shares[Lane] = Shares()
         self._since_aged = OTHERS_BETWEEN
         self._headroom = Headroom()
+        self._crowding = Crowding()
         self._pace = Pace()
         self._rows_taken = 0
 
@@ -106,7 +108,10 @@ class NextBatch:
         rule = self._rule_for(queue, bucket, now)
         limits = Limits(rows_to_take(rule, queue.about(bucket).rows), rule.max_bytes, rule.max_cost)
         run_s = self.run_time(bucket)
-        works = queue.take_in_order(bucket, limits) if self._ordered else gather(queue, bucket, limits, start, run_s)
+        if self._ordered:
+            works = queue.take_in_order(bucket, limits)
+        else:
+            works = gather(queue, bucket, limits, start, run_s, self._rows_per_s(now))
         led = len(works)
         self._rows_taken += sum([work.rows for work in works])
         self._charge(queue, works)
@@ -115,6 +120,8 @@ class NextBatch:
         self._since_aged = 0 if choice.aged else self._since_aged + 1
         if queue.lane is Lane.INTERACTIVE:
             self._headroom.note(works[:led], run_s(*_sums(works)), now)
+            if len(queue.tenants) > 1:
+                self._crowding.note(works[:led], run_s(1, works[0].cost / works[0].rows), now)
         return works
 
     def _fill_up(
@@ -122,14 +129,15 @@ class NextBatch:
     ) -> None:
         """Add requests of other lanes, higher ones first."""
         run_s = self.run_time(bucket)
-        most_s = math.inf
+        longest_s = math.inf
         if leads is Lane.INTERACTIVE:
-            most_s = BARELY_LONGER * run_s(*_sums(works))
+            rows, cost = _sums(works)
+            longest_s = max(BARELY_LONGER * run_s(rows, cost), STRETCHED * run_s(1, cost / rows))
             if self._slo_s is not None:
-                most_s = max(most_s, (self._slo_s - now + min([work.arrived for work in works])) / 2)
+                longest_s = max(longest_s, (self._slo_s - now + min([work.arrived for work in works])) / 2)
         for other in self._in_rank:
             if other.lane is not leads and bucket in other.buckets:
-                more = fill_up(works, other, bucket, limits, start, most_s, run_s)
+                more = fill_up(works, other, bucket, limits, start, longest_s, run_s)
                 self._charge(other, more)
                 works += more
 
@@ -181,31 +189,49 @@ class NextBatch:
             return NO_OUTLOOK
         rows = waiting.rows + 1
         longer_s = self._run_times.predict_s(bucket, rows, waiting.cost * rows / waiting.rows) - run_s
-        so_far = self._rows_taken + sum([queue.rows for queue in self._in_rank])
-        return Outlook(run_s, longer_s, self._pace.per_s(now, so_far))
+        return Outlook(run_s, longer_s, self._rows_per_s(now))
+
+    def _rows_per_s(self, now: float) -> float:
+        return self._pace.per_s(now, self._rows_taken + sum([queue.rows for queue in self._in_rank]))
 
     def _rule_for(self, queue: LaneQueue, bucket: object, now: float) -> BatchRule:
         """The rule with what a bucket has room for, and what a lower lane may take of the interactive one's time."""
         rule = self.rule
         most_rows = rule.max_rows if self._row_cap is None else max(1, min(rule.max_rows, self._row_cap(bucket)))
-        if queue.lane is not Lane.INTERACTIVE and self._is_watched(now):
-            run_s, about = self.run_time(bucket), queue.about(bucket)
-            cost_of_row = about.cost / about.rows
-            spare_s = self._headroom.spare_s(self._slo_s)
-            most_s = max(spare_s, NO_LESS * run_s(1, cost_of_row))
-            most_rows = max(1, rows_within(most_s, most_rows, cost_of_row, run_s))
+        if queue.lane is Lane.INTERACTIVE:
+            if self._crowding.is_watched(now):
+                most_rows = self._uncrowded(queue, bucket, most_rows)
+        elif self._is_watched(now):
+            cost_of_row, run_s = queue.cost_of_row(bucket), self.run_time(bucket)
+            longest_s = max(self._headroom.spare_s(self._slo_s), NO_LESS * run_s(1, cost_of_row))
+            most_rows = max(1, rows_within(longest_s, most_rows, cost_of_row, run_s))
         return rule if most_rows == rule.max_rows else replace(rule, max_rows=most_rows)
+
+    def _uncrowded(self, queue: LaneQueue, bucket: object, most_rows: int) -> int:
+        """Most rows of an interactive batch, where one tenant may crowd the lane: turns say whose they are."""
+        beside = rows_beside(queue.buckets[bucket], most_rows)
+        if beside is None:
+            return most_rows
+        cost_of_row, run_s = queue.cost_of_row(bucket), self.run_time(bucket)
+        beside_s = run_s(beside, beside * cost_of_row) if beside else 0.0
+        longest_s = most_s(run_s(1, cost_of_row), beside_s, self._crowding.spare_s(self._slo_s))
+        return min(most_rows, max(beside, 1, rows_within(longest_s, most_rows, cost_of_row, run_s)))
 
     def _is_watched(self, now: float) -> bool:
         return bool(self.queues[Lane.INTERACTIVE].buckets) or self._headroom.is_watched(now)
 
     def _may_lie_ready(self, queue: LaneQueue, bucket: object, rule: BatchRule, now: float) -> bool:
         """Whether a full batch may be fixed while another runs: an interactive request might have to wait for both."""
-        if queue.lane is Lane.INTERACTIVE or not self._is_watched(now):
+        if queue.lane is Lane.INTERACTIVE:
+            if not self._crowding.is_watched(now) or rows_beside(queue.buckets[bucket], rule.max_rows) is None:
+                return True
+            spare_s = self._crowding.spare_s(self._slo_s)
+        elif self._is_watched(now):
+            spare_s = self._headroom.spare_s(self._slo_s)
+        else:
             return True
-        about = queue.about(bucket)
-        takes_s = self.run_time(bucket)(rule.max_rows, rule.max_rows * about.cost / about.rows)
-        return 2 * takes_s <= self._headroom.spare_s(self._slo_s)
+        takes_s = self.run_time(bucket)(rule.max_rows, rule.max_rows * queue.cost_of_row(bucket))
+        return 2 * takes_s <= spare_s
 
 
 def _sums(works: list[Work]) -> tuple[int, float]:

@@ -32,7 +32,8 @@ from .offset_codecs import (
     write_runs,
 )
 
-LIMIT_BYTES = 4096  # Kafka's `offset.metadata.max.bytes`, unless an operator chose another
+KAFKA_LIMIT_BYTES = 4096  # `offset.metadata.max.bytes`, unless an operator chose another
+LIMIT_BYTES = KAFKA_LIMIT_BYTES - 4  # confluent-kafka commits a byte more, and base64 comes in fours
 SOFT_LIMIT_BYTES = 3072
 
 HEAD = b"\x86\xb1"  # the magic byte, then 0xb0 + the version; so each text begins with "hr"
@@ -110,7 +111,7 @@ def decode(base: int, text: str, place: bytes = b"") -> Remembered:
 
 
 def _read(place: bytes, base: int, text: str) -> Remembered:
-    if len(text) > LIMIT_BYTES:
+    if len(text) > KAFKA_LIMIT_BYTES:
         raise ValueError("longer than any of ours")
     payload = a2b_base64(text, strict_mode=True)
     head, mark, rest = payload[: len(HEAD)], Mark(payload[len(HEAD)]), payload[len(HEAD) + 1 :]

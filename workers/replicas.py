@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Collection
 from functools import partial
 
@@ -98,8 +99,7 @@ class Replicas:
 
     async def stop(self, timeout_s: float) -> None:
         """See Device."""
-        for device in self._devices:
-            await device.stop(timeout_s)
+        await asyncio.gather(*[device.stop(timeout_s) for device in self._devices])
 
     async def run(self, slot: int, batch: Batch, scribe: Scribe) -> Ran:
         """See Device."""

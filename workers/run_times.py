@@ -25,6 +25,7 @@ _LEAST_S, _MOST_S = 1e-8, 1e7
 _LEAST_COST, _MOST_COST = 1e-9, 1e18
 _ALL_AT_FIRST, _ONE_IN = 64, 4  # runs that the curve of the whole model learns from
 _NEAR_BEST = 0.97
+_BELIEVED = 4.0  # a first run faster than a state's prediction by more is another device's
 _DENSITY_MEMORY = 256.0
 _LEVELLING = 0.05
 
@@ -56,10 +57,11 @@ class _Bucket:
     one and the rest is 1. It starts at 1, for a cost was declared, and falls where times turn out not to depend on it.
     """
 
-    __slots__ = ("cost_of_row", "cost_share", "curve", "runs")
+    __slots__ = ("cost_of_row", "cost_share", "curve", "is_hearsay", "runs")
 
     def __init__(self) -> None:
         self.curve = Curve()
+        self.is_hearsay = False  # from a state, and nothing has run here since
         self.cost_of_row = 0.0
         self.cost_share = 1.0
         self.runs = 0.0
@@ -115,6 +117,8 @@ class RunTimes:
             known = self._find(bucket) or self._open(bucket)
         elif len(self._buckets) > 1:
             self._buckets.move_to_end(bucket)
+        if known.is_hearsay:
+            self._check_hearsay(known, rows, cost, run_s)
         whole = self._whole
         by_cost = cost if _LEAST_COST <= cost <= _MOST_COST else rows
         usual_s = whole.level * whole.at(by_cost) if whole.count and not known.curve.count else 0.0
@@ -179,6 +183,13 @@ class RunTimes:
                 return self._whole, cost if _LEAST_COST <= cost <= _MOST_COST else max(rows, 1)
         return known.curve, known.size(rows, cost) if rows > 0 else 1.0
 
+    def _check_hearsay(self, known: _Bucket, rows: int, cost: float, run_s: float) -> None:
+        """Forget what a much slower device has taught: whom it makes hopeless does not run, so that it would last."""
+        known.is_hearsay = False
+        if _BELIEVED * run_s < known.curve.level * known.curve.at(known.size(rows, cost)):
+            known.curve = Curve()
+            self._whole = Curve()
+
     def _open(self, bucket: object) -> _Bucket:
         self._strange.discard(bucket)
         self._buckets[bucket] = opened = _Bucket()
@@ -229,6 +240,6 @@ def _read(raw: object, most_buckets: int) -> RunTimes:
         if not (0.0 <= each.cost_of_row < math.inf and 0.0 <= each.cost_share <= 1.0 <= 1.0 + each.runs < 1e3):
             raise ValueError("the state of a bucket has values that no bucket can have")
         read._stored[name] = known = _Bucket()
-        known.curve = Curve.from_state(each.curve)
+        known.curve, known.is_hearsay = Curve.from_state(each.curve), True
         known.cost_of_row, known.cost_share, known.runs = each.cost_of_row, each.cost_share, each.runs
     return read

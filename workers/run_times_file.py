@@ -163,7 +163,7 @@ def _with(entry: _Entry, others: list[_Entry]) -> bytes:
 def _write(path: Path, packed: bytes) -> None:
     """Replace the file in one step. Raises OSError."""
     path.parent.mkdir(parents=path.parent.name != FOLDER, exist_ok=True)
-    _remove_abandoned(path.parent)
+    _remove_abandoned(path)
     handle, temporary = tempfile.mkstemp(".tmp", path.stem + ".", path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -175,8 +175,9 @@ def _write(path: Path, packed: bytes) -> None:
         raise
 
 
-def _remove_abandoned(folder: Path) -> None:
-    for entry in folder.glob("*.tmp"):
+def _remove_abandoned(path: Path) -> None:
+    """Only what is named as half-written files of this one are: the folder may be a link to one of somebody else's."""
+    for entry in path.parent.glob(f"{path.stem}.*.tmp"):
         try:
             if entry.stat().st_mtime < time.time() - _ABANDONED_S:
                 entry.unlink()

@@ -13,8 +13,9 @@ Key = TypeVar("Key", bound=Hashable)
 class Shares(Generic[Key]):
     """Start-time fair queueing: each has a clock that what it is served moves on, and the one furthest behind is next.
 
-    Whoever comes back after a pause starts where the others are: nobody saves up a share, nobody waits for more than
-    one turn of each of the others. Those that are gone are forgotten once the others have caught up with them.
+    Whoever comes back after a pause starts where the others are, but for what `enter` credits: nobody saves up more of
+    a share than that, nobody waits for more than that and one turn of each of the others. Of those that are gone most
+    are forgotten once the others have caught up with them.
 
     Attributes:
         waiting: those that have something waiting, and in how many places.
@@ -31,11 +32,11 @@ class Shares(Generic[Key]):
         """How many are remembered."""
         return len(self._clocks)
 
-    def enter(self, key: Key) -> None:
-        """It has something waiting, in one more place."""
+    def enter(self, key: Key, credit: float = 0.0) -> None:
+        """It has something waiting, in one more place. Of what it was served less than others it keeps `credit`."""
         places = self.waiting.get(key, 0)
         if not places:
-            self._clocks[key] = max(self._clocks.get(key, self._floor), self._floor)
+            self._clocks[key] = max(self._clocks.get(key, self._floor), self._floor - credit)
         self.waiting[key] = places + 1
 
     def leave(self, key: Key) -> None:

@@ -33,6 +33,7 @@ _BATCH_S = 0.0003  # what a batch costs the worker itself
 _BUSY_FROM, _BUSY_TO = 0.5, 0.9
 _WAIT_SHARE = 0.25  # of the time that is left below the SLO
 _LOOK_EVERY = 0.1  # of the SLO
+_COST_MEMORY = 64  # batches that the usual cost of a row is averaged over
 _LOW, _WIDTH, _BINS, _MEMORY = -3.0, 0.025, 160, 400.0  # logarithms of latency over SLO: from 1/20 to 2.7 times
 
 
@@ -56,6 +57,7 @@ class SloControl:
         self._max_rows = max_rows
         self._run_times = run_times
         self._cost_of_row = cost_of_row
+        self._seen_costs = 0
         self._sizes = sizes_up_to(max_rows)
         self.share = FIRST_SHARE
         self._latencies = Spread(_LOW, _WIDTH, _MEMORY, [0.0] * _BINS)
@@ -77,8 +79,13 @@ class SloControl:
         if self._seen >= _ENOUGH or self._late >= _LATE_AT_ONCE:
             self._adjust(now)
 
-    def took(self, rows: int, left_rows: int, now: float) -> None:
-        """A batch of so many rows was taken, and so many that the SLO is meant for were left waiting."""
+    def took(self, rows: int, left_rows: int, now: float, cost: float = 0.0) -> None:
+        """A batch of so many rows was taken, and so many that the SLO is meant for were left waiting.
+
+        `cost` is what the model declares the batch to cost, which run times follow; 0 where that is not known.
+        """
+        if cost > 0.0:
+            self._learn_cost(cost / rows)
         most = self.max_rows(now)
         self._batches += 1
         self._full += rows >= _FULL * most
@@ -140,6 +147,10 @@ class SloControl:
             middle = (low + high + 1) // 2
             low, high = (middle, high) if self._predict_s(middle) <= budget_s else (low, middle - 1)
         return low
+
+    def _learn_cost(self, of_row: float) -> None:
+        self._seen_costs = min(self._seen_costs + 1, _COST_MEMORY)
+        self._cost_of_row += (of_row - self._cost_of_row) / self._seen_costs
 
     def _predict_s(self, rows: int) -> float:
         return self._run_times.predict_s(None, rows, rows * self._cost_of_row)

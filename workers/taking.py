@@ -102,7 +102,9 @@ class Taking:
         return min(most, *open_rooms) if open_rooms else 0
 
     async def _haul(self, max_records: int, timeout_s: float) -> None:
-        self._intake.reading.no_retries = self._later.full
+        # Retries have the lanes of their originals, which may be full although their topic is read.
+        is_any_full = any(self._backlog.room(lane) == 0 for lane in Lane)
+        self._intake.reading.no_retries = self._later.full or is_any_full
         records = await self._intake.poll(max_records, timeout_s)
         self.polled_at = time.monotonic()
         # All ledgers before the first wait: by its end a partition may have another, which must not take this haul.

@@ -12,29 +12,46 @@ from producer_sdk.rdkafka import RdKafkaBroker
 from producer_sdk.testing import MemoryBroker
 
 ALL_CLIENTS_VARIABLE = "HEADRACE_TEST_ALL_CLIENTS"
-# Where a promise rests on the client: how it reads, commits, publishes and gives partitions back. The others are
-# played on librdkafka when the variable is set.
-ON_EVERY_CLIENT = (
-    "test_broker_",
-    "test_a_full_backlog_pauses_and_polls_on",
-    "test_a_quiet_worker_keeps_its_partitions",
-    "test_a_retry_never_runs_before_its_time",
-    "test_an_offset_waits_for_its_reply",
-    "test_broken_records_harm_nobody",
-    "test_moving_partitions_lose_nothing",
-    "test_worker_keeps_its_place",
-    "test_worker_outlives_deadly_records",
+# Where a promise rests on the client: how it reads, commits, publishes and gives partitions back. All others, and of
+# these the slow ones, are played on librdkafka when the variable is set.
+ON_EVERY_CLIENT = frozenset(
+    [
+        "test_an_offset_waits_for_its_reply",
+        "test_broker_groups",
+        "test_broker_kafka_faults",
+        "test_broker_network",
+        "test_broker_publishing",
+        "test_broker_reading",
+        "test_broker_starts",
+        "test_broker_static_members",
+        "test_broker_topics",
+        "test_moving_partitions_lose_nothing",
+    ]
+)
+SLOW = frozenset(
+    [
+        "test_a_drain_longer_than_a_request_keeps_everybody_in_the_group",
+        "test_a_restart_of_the_broker_loses_and_repeats_nothing",
+        "test_each_record_is_there_once_and_read_once",
+        "test_polls_end_in_time_while_others_drain",
+        "test_what_is_not_acknowledged_in_time_is_unknown_and_the_next_is_sent_anew",
+        "test_who_stops_for_good_is_missed_after_its_session_timeout",
+    ]
 )
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Play a test on the brokers that it is a promise about."""
+    every_client = bool(os.environ.get(ALL_CLIENTS_VARIABLE)) or (
+        metafunc.module.__name__.rpartition(".")[2] in ON_EVERY_CLIENT and metafunc.function.__name__ not in SLOW
+    )
     if "kafka_client" in metafunc.fixturenames:
-        metafunc.parametrize("kafka_client", [KafkaBroker, RdKafkaBroker], ids=["aiokafka", "librdkafka"])
+        kinds = {"aiokafka": KafkaBroker} | ({"librdkafka": RdKafkaBroker} if every_client else {})
+        metafunc.parametrize("kafka_client", kinds.values(), ids=kinds)
     if "broker" not in metafunc.fixturenames:
         return
     brokers = ["memory", pytest.param("kafka", marks=pytest.mark.kafka)]
-    if metafunc.module.__name__.rpartition(".")[2].startswith(ON_EVERY_CLIENT) or os.environ.get(ALL_CLIENTS_VARIABLE):
+    if every_client:
         brokers.append(pytest.param("librdkafka", marks=pytest.mark.kafka))
     metafunc.parametrize("broker", brokers, indirect=True)
 

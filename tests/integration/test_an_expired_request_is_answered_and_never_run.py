@@ -42,7 +42,7 @@ async def test_a_request_that_expires_behind_a_long_batch_is_answered_meanwhile(
         ]  # one runs, one lies in the second slot
         await asyncio.sleep(0.5)
         began = asyncio.get_running_loop().time()
-        with pytest.raises(DeadlineExceeded, match="waited|would have passed"):
+        with pytest.raises(DeadlineExceeded, match=r"waited|would have passed"):
             await client.infer("m", {"x": np.array([[0, 1]], np.float32)}, deadline_s=0.4)
         assert asyncio.get_running_loop().time() - began < 0.9
         await asyncio.gather(*long)

@@ -11,6 +11,8 @@ from producer_sdk.kafka import KafkaBroker
 from producer_sdk.rdkafka import RdKafkaBroker
 
 pytestmark = pytest.mark.kafka
+Kind = type[KafkaBroker] | type[RdKafkaBroker]
+CLIENTS = ["aiokafka first", "librdkafka first"]
 
 
 @pytest.fixture
@@ -39,15 +41,17 @@ async def test_members_by_kip_848_hand_partitions_over_and_begin_where_the_last_
         await member.commit({moved: Committed(0)})
 
 
-async def test_a_member_on_librdkafka_does_not_join_a_group_of_the_other_client(
-    kafka_broker: KafkaBroker, prefix: str
+@pytest.mark.parametrize(
+    ("resident", "other"), [(KafkaBroker, RdKafkaBroker), (RdKafkaBroker, KafkaBroker)], ids=CLIENTS
+)
+async def test_a_member_does_not_join_a_group_of_the_other_client(
+    kafka_broker: KafkaBroker, prefix: str, resident: Kind, other: Kind
 ) -> None:
-    async with Clients(kafka_broker, prefix) as clients:
+    async with Clients(resident(kafka_broker.bootstrap_servers), prefix) as clients:
         topic, owner = await clients.topic(), Owner()
         await clients.member(topic, owner)
         await owner.until_it_owns(1)
-        broker = RdKafkaBroker(kafka_broker.bootstrap_servers)
-        stranger = broker.member(clients.group, frozenset([topic]), Owner(), QUICK)
+        stranger = other(kafka_broker.bootstrap_servers).member(clients.group, frozenset([topic]), Owner(), QUICK)
         await stranger.start()
         with pytest.raises(Misconfigured, match="give all workers of a model the same kafka_client and group_protocol"):
             await read(stranger, 1)

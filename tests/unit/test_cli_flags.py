@@ -98,6 +98,11 @@ def test_a_misspelled_verb_is_wrong_usage_and_names_the_near_one() -> None:
         (InvalidRequest("id 'a b' is not valid"), 1, "INVALID_REQUEST: id 'a b' is not valid."),
         (QueueFull("too many wait"), 1, "QUEUE_FULL: too many wait. Trying again later may help."),
         (ModuleNotFoundError("no", name="yaml.x"), 1, "The package yaml.x is not installed: install headrace[worker]."),
+        (
+            ModuleNotFoundError("no", name="confluent_kafka"),
+            1,
+            "The package confluent_kafka is not installed: install headrace[librdkafka].",
+        ),
         (KeyError("x"), 1, "headrace failed: KeyError: 'x'. Run again with --debug to see where."),
     ],
 )

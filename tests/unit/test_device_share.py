@@ -175,9 +175,27 @@ def test_who_withdraws_wakes_those_that_waited_for_it() -> None:
         share.join(model, lambda model=model: woken.append(model))  # type: ignore[misc]
     share.waiting("a", Urgency(INTERACTIVE, -1.0))
     assert not share.may_start("b", 0.0, Urgency(BULK, 0.0))
+    woken.clear()
     share.waiting("a", None)
     assert woken == ["b"]
     assert share.may_start("b", 0.0, Urgency(BULK, 0.0))
+
+
+def test_two_that_let_each_other_go_first_do_not_both_wait_for_ever() -> None:
+    share, woken = DeviceShare(), list[str]()
+    for model in "ab":
+        share.join(model, lambda model=model: woken.append(model))  # type: ignore[misc]
+    limit_s = LANES[BULK].max_wait_s
+    older, younger = Urgency(BULK, 0.0), Urgency(BULK, 1.0)
+    assert share.may_start("a", 0.0, older)
+    share.started("a", 0.0)
+    assert not share.may_start("b", 1.0, younger)
+    share.ended("a", limit_s - 1.0, limit_s - 1.0)
+    woken.clear()
+    assert not share.may_start("a", limit_s - 0.1, older)  # it has used the device, and is not overdue yet
+    assert not share.may_start("b", limit_s + 0.1, younger)  # but by now it is
+    assert woken == ["b", "a"]
+    assert share.may_start("a", limit_s + 0.2, older)
 
 
 def model(name: str, device: str, threads: int = 1, replicas: int = 1) -> ModelSpec:

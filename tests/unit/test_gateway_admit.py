@@ -67,10 +67,13 @@ def test_a_full_queue_refuses_its_own_priority_alone() -> None:
         ({2: 7}, None, Queue(2, 7)),
         ({1: 7}, None, None),
         ({0: 5, 2: 7}, "2", Queue(2, 7)),
+        ({0: 5, 2: 7}, 999, Queue(2, 7)),
     ],
 )
 def test_a_request_waits_in_the_queue_of_its_priority_else_in_that_of_the_default(
     limits: dict[int, int], priority: object, queue: Queue | None
 ) -> None:
-    announced = Announcement("w", "m", ("1",), ModelState.READY, 0, 1.0, queue_limits=limits, default_priority=2)
+    announced = Announcement(
+        "w", "m", ("1",), ModelState.READY, 0, 1.0, queue_limits=limits, priority_levels=3, default_priority=2
+    )
     assert queue_of(announced, priority) == queue

@@ -124,7 +124,7 @@ def test_the_map_is_kept_up_to_the_last_byte_of_the_limit() -> None:
 def test_of_too_many_facts_those_with_the_highest_counts_stay() -> None:
     attempts = {offset * 1000: 1 + offset % 7 for offset in range(3000)}
     trying = frozenset(range(0, 3_000_000, 1500))
-    text = encode(0, Remembered(Mark.OPEN, 4, (0, 3), attempts, trying))
+    text = encode(0, Remembered(Mark.OPEN, 400, tuple(range(0, 400, 2)), attempts, trying))
     kept = decode(0, text)
     assert LIMIT_BYTES - 16 < len(text) <= LIMIT_BYTES
     assert kept.highest is None

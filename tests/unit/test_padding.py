@@ -1,5 +1,7 @@
 """Requests of different sizes share a batch: each gets what it would have got alone, and never sees padding."""
 
+import math
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -9,9 +11,11 @@ from hypothesis import strategies as st
 from inline_runs import Bench, fp32
 from runner_rig import work
 
-from producer_sdk.errors import Code
-from producer_sdk.tensors import Array, Datatype
+from producer_sdk.errors import Code, PayloadTooLarge
+from producer_sdk.tensors import Array, Datatype, Tensor, pack_bytes
+from workers.runners.columns import columns_of
 from workers.runners.engine import TensorSpec
+from workers.runners.padding import padded_texts
 from workers.work import Work
 
 TOKENS = TensorSpec("ids", Datatype.INT64, (-1,), pad_to=(4, 8), pad_value=7, mask="mask")
@@ -117,6 +121,27 @@ def test_texts_are_padded_with_empty_ones(records: list[tuple[int, int]]) -> Non
     assert set(padding.tolist()) <= {b""}
     assert bench.placement is not None
     assert bench.placement.elements - bench.placement.padding == sum(array.size for array in asked)
+
+
+@given(st.data())
+def test_texts_of_several_variable_dimensions_keep_their_places(data: st.DataObject) -> None:
+    real = [data.draw(st.integers(1, 3)) for _ in range(data.draw(st.integers(2, 4)))]
+    shape = [real[0], *[data.draw(st.integers(length, 4)) for length in real[1:]]]
+    texts = np.array([b"x" * (n % 5) for n in range(math.prod(real))], object).reshape(real)
+    wanted: Array = np.full(shape, b"", object)
+    wanted[tuple(map(slice, real))] = texts
+    padded = padded_texts(Tensor(Datatype.BYTES, tuple(real), pack_bytes(texts.reshape(-1).tolist())), tuple(shape[1:]))
+    assert padded == Tensor(Datatype.BYTES, tuple(shape), pack_bytes(wanted.reshape(-1).tolist()))
+
+
+def test_a_few_texts_that_would_be_padded_to_millions_are_refused_before_they_are_made() -> None:
+    x = TensorSpec("x", Datatype.BYTES, (-1, -1), pad_to=(4096,))
+    asked = work({"x": np.full((1, 1, 5000), b"", object)})  # 20 KB, padded to 134 MB
+    tracemalloc.start()
+    with pytest.raises(PayloadTooLarge):
+        columns_of([asked], 1, (x,), 1_000_000)
+    assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    tracemalloc.stop()
 
 
 @pytest.mark.parametrize(

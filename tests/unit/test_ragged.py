@@ -50,10 +50,7 @@ def test_any_part_of_a_batch_gives_each_record_its_own(
 ) -> None:
     def items(inputs: Any) -> Any:
         outputs, at = doubled(inputs), inputs["at"].astype(int)
-        return [
-            {"y": outputs["y"][a:b], "sum": outputs["sum"][row]}
-            for row, (a, b) in enumerate(pairwise(at))
-        ]
+        return [{"y": outputs["y"][a:b], "sum": outputs["sum"][row]} for row, (a, b) in enumerate(pairwise(at))]
 
     rng = np.random.default_rng(0)
     asked = [rng.random((rows, length, 2), np.float32) for rows, length in records]

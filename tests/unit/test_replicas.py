@@ -146,6 +146,20 @@ async def test_stopped_it_has_stopped_each_also_one_that_never_came_up() -> None
     assert (device.ready, device.state) == (False, ModelState.UNAVAILABLE)
 
 
+async def test_all_of_them_are_stopped_at_a_time() -> None:
+    device = await up(Script(), Script(), Script())
+    stopping = [asyncio.Event() for _ in device._devices]
+    for each, event in zip(device._devices, stopping, strict=True):
+
+        async def stop(timeout_s: float, event: asyncio.Event = event) -> None:
+            event.set()
+            await asyncio.gather(*(other.wait() for other in stopping))
+
+        each._keeper.runner.stop = stop  # type: ignore[method-assign]
+    async with asyncio.timeout(5.0):
+        await device.stop(1.0)
+
+
 async def test_whoever_waits_is_woken_when_one_is_back() -> None:
     changes: list[str] = []
     device = replicas([Script(), Script()], lambda: changes.append("changed"))

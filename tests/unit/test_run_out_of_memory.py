@@ -87,6 +87,15 @@ async def test_a_runner_killed_for_memory_makes_the_next_batches_smaller() -> No
     assert [code for _, code in ended] == ["OK"] * 4
 
 
+def test_one_kill_of_a_small_batch_teaches_nothing_where_large_ones_have_fitted_and_a_second_does() -> None:
+    lessons = Lessons()
+    lessons.passed([work(id) for id in "abcdefgh"], 0.01, 0.0)
+    lessons.killed([work("a"), work("b")], 1.0)
+    assert lessons.caps.rows(()) == UNKNOWN
+    lessons.killed([work("a"), work("b")], 2.0)
+    assert lessons.caps.rows(()) == 1
+
+
 async def test_a_runner_that_ended_in_another_way_makes_none_smaller() -> None:
     device = await started(Script())
     await device.run(0, batch_of("axbc"), SCRIBE)

@@ -191,6 +191,23 @@ def test_of_many_that_save_at_once_one_is_kept_whole(folder: Path) -> None:
     assert [path.name for path in path_of(folder).parent.iterdir()] == ["cuda-0.msgpack"]
 
 
+def test_what_a_much_slower_machine_has_left_is_forgotten_after_one_run(folder: Path) -> None:
+    file(folder).save(knowing(1000.0))
+    run_times = file(folder).load()
+    run_times.observe(BUCKET, 1, 1.0, 0.01)
+    assert run_times.predict_s(BUCKET, 1, 1.0) < 0.02
+    assert run_times.predict_s("another", 1, 1.0) < 0.02
+
+
+def test_other_files_in_the_folder_are_let_be(folder: Path) -> None:
+    path_of(folder).parent.mkdir()
+    of_others = path_of(folder).with_name("report.tmp")
+    of_others.write_bytes(b"")
+    os.utime(of_others, (1_000_000_000, 1_000_000_000))
+    file(folder).save(knowing(0.25))
+    assert of_others.exists()
+
+
 def test_files_that_a_killed_worker_left_half_written_are_removed(folder: Path) -> None:
     path_of(folder).parent.mkdir()
     left, fresh = (path_of(folder).with_name(f"cuda-0.{name}.tmp") for name in ("old", "new"))

@@ -93,6 +93,15 @@ def test_unbatched_inputs_share_a_batch_when_they_are_equal() -> None:
     assert not fits_into(buckets[0], buckets[2])
 
 
+def test_a_bucket_that_is_remembered_holds_no_large_input() -> None:
+    table = TensorSpec("x", Datatype.UINT8, (-1,), batched=False)
+    small, large, other = (
+        fit((IDS, MASK, table), ids=of(3), x=np.full(size, 7, np.uint8)) for size in (9, 10**6, 10**6)
+    )
+    assert small.bucket != large.bucket == other.bucket
+    assert len(repr(large.bucket)) < 300
+
+
 def test_a_label_names_shapes_that_are_not_padded() -> None:
     bucket = fit(
         (TensorSpec("x", Datatype.FP32, (3, -1)), IDS, MASK), x=np.ones((1, 3, 5), np.float32), ids=of(3)

@@ -162,3 +162,20 @@ def test_latencies_that_cannot_be_do_no_harm(latency_s: float) -> None:
         control.observe(latency_s, beat * 0.01)
     assert 1 <= control.max_rows(5.0) <= MAX_ROWS
     assert 0.0 <= control.wait_s(5.0) <= SLO_S
+
+
+def test_rows_are_found_where_run_times_follow_a_declared_cost() -> None:
+    """A cost that counts in other units than rows changes nothing."""
+    found = [_rows_within_slo(cost_of_row) for cost_of_row in (1.0, 512.0)]
+    assert found[0] == found[1] == pytest.approx(40, abs=8)
+
+
+def _rows_within_slo(cost_of_row: float) -> int:
+    """The rows of a batch, where it takes 4 ms and half a millisecond more a row."""
+    run_times = RunTimes()
+    control = SloControl(SLO_S, MAX_ROWS, run_times)
+    for rows in SIZES * 4:
+        cost = rows * cost_of_row
+        run_times.observe((), rows, cost, 0.004 + 0.0005 * rows)
+        control.took(rows, 0, 0.0, cost)
+    return control.max_rows(1.0)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from producer_sdk.errors import PayloadTooLarge
 from producer_sdk.tensors import Datatype, Tensor
 
 from ..work import Work
@@ -35,8 +36,12 @@ class Columns(Struct, frozen=True, gc=False):
     padding: int = 0
 
 
-def columns_of(works: Sequence[Work], rows: int, specs: tuple[TensorSpec, ...]) -> Columns:
-    """What a batch copies. Requests of several buckets may be in it: all are padded to the largest."""
+def columns_of(works: Sequence[Work], rows: int, specs: tuple[TensorSpec, ...], max_bytes: int) -> Columns:
+    """What a batch copies. Requests of several buckets may be in it: all are padded to the largest.
+
+    Raises:
+        PayloadTooLarge: padded texts alone take more than `max_bytes`; numbers are not looked at here.
+    """
     variable = variable_of(specs)
     if variable is None:
         return Columns(specs, [[work.request.inputs[spec.name] for work in works] for spec in specs])
@@ -54,15 +59,23 @@ def columns_of(works: Sequence[Work], rows: int, specs: tuple[TensorSpec, ...]) 
             continue
         shape = variable.shape(spec, rows, largest)
         if spec.datatype is Datatype.BYTES:
+            missing = math.prod(shape) - sum([math.prod(tensor.shape) for tensor in column])
+            check_bytes(rows, sum([len(tensor.data) for tensor in column]) + 4 * missing, max_bytes)
             columns.append([padded_texts(tensor, shape[1:]) for tensor in column])
             elements += math.prod(shape)
-            padding += math.prod(shape) - sum([math.prod(tensor.shape) for tensor in column])
+            padding += missing
             continue
         padded = PaddedColumn(spec, column, shape)
         elements += padded.elements
         padding += padded.padding
         columns.append(padded)
     return Columns(variable.asked, columns, sizes, elements, padding)
+
+
+def check_bytes(rows: int, nbytes: int, max_bytes: int) -> None:
+    """Raises PayloadTooLarge where the inputs of so many rows take more than a batch may."""
+    if nbytes > max_bytes:
+        raise PayloadTooLarge(f"the inputs of {rows} rows take {nbytes} bytes: a batch holds at most {max_bytes}")
 
 
 def _mask(

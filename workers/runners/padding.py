@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 import numpy as np
 
-from producer_sdk.tensors import Array, Datatype, Tensor, item_bytes, numpy_dtype, pack_bytes, unpack_bytes
+from producer_sdk.tensors import Buffer, Datatype, Tensor, item_bytes, numpy_dtype
 
 from .engine import TensorSpec
 
@@ -108,16 +108,35 @@ def pattern(datatype: Datatype, value: float) -> int:
 
 
 def padded_texts(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """A BYTES tensor padded with empty elements to rows of this shape, which is without the rows."""
-    if tensor.shape[1:] == shape:
+    """A BYTES tensor padded with empty elements to rows of this shape, which is without the rows.
+
+    What it costs follows from the elements that are there: a few may be padded to millions.
+    """
+    rows, *real = tensor.shape
+    if tuple(real) == shape:
         return tensor
-    rows, missing = tensor.shape[0], math.prod(shape) - math.prod(tensor.shape[1:])
-    if rows == 1 and tensor.shape[2:] == shape[1:]:
-        data = b"".join((tensor.data, bytes(4 * missing)))
+    runs = _runs(tensor.data, math.prod(tensor.shape[:-1]), real[-1])
+    pieces: list[Buffer] = []
+    for _ in range(rows):
+        _pad_texts(runs, real, shape, pieces)
+    return Tensor(tensor.datatype, (rows, *shape), b"".join(pieces))
+
+
+def _runs(data: Buffer, count: int, length: int) -> Iterator[memoryview]:
+    """The bytes of so many runs of `length` elements, which lie one behind the other."""
+    view, at = memoryview(data), 0
+    for _ in range(count):
+        first = at
+        for _ in range(length):
+            at += 4 + int.from_bytes(view[at : at + 4], "little")
+        yield view[first:at]
+
+
+def _pad_texts(runs: Iterator[Buffer], real: Sequence[int], shape: Sequence[int], pieces: list[Buffer]) -> None:
+    """Append a block of the shape `real`, padded to `shape`; an empty element is its length, four zeros."""
+    if len(real) == 1:
+        pieces.append(next(runs))
     else:
-        block: Array = np.full((rows, *shape), b"", dtype=object)
-        texts: Array = np.empty(math.prod(tensor.shape), dtype=object)
-        texts[:] = unpack_bytes(tensor.data, len(texts))
-        block[_corner(0, tensor.shape)] = texts.reshape(tensor.shape)
-        data = pack_bytes(block.reshape(-1).tolist())
-    return Tensor(tensor.datatype, (rows, *shape), data)
+        for _ in range(real[0]):
+            _pad_texts(runs, real[1:], shape[1:], pieces)
+    pieces.append(bytes(4 * (shape[0] - real[0]) * math.prod(shape[1:])))

@@ -9,12 +9,11 @@ from itertools import accumulate
 from msgspec import Struct
 from msgspec.structs import replace
 
-from producer_sdk.errors import PayloadTooLarge
 from producer_sdk.tensors import Datatype, item_bytes
 from producer_sdk.wire import Scalar
 
 from ..work import Batch
-from .columns import Column, columns_of
+from .columns import Column, check_bytes, columns_of
 from .engine import Loaded, LoadFailed, TensorSpec
 from .messages import ALIGNMENT, Place, Run, aligned
 from .padding import MaskColumn, PaddedColumn
@@ -97,14 +96,13 @@ def place(batch: Batch, specs: tuple[TensorSpec, ...], memory: Memory, max_bytes
         ValueError: requests that cannot share a batch are in it.
     """
     works, rows = batch.works, batch.rows
-    columns = columns_of(works, rows, specs)
+    columns = columns_of(works, rows, specs, max_bytes)
     placed, end = [], 0
     for spec, column in zip(columns.specs, columns.columns, strict=True):
         item = _lay_out(spec, column, rows, aligned(end))
         placed.append(item)
         end = item.place.offset + item.place.nbytes
-    if end > max_bytes:
-        raise PayloadTooLarge(f"the inputs of {rows} rows take {end} bytes: a batch holds at most {max_bytes}")
+    check_bytes(rows, end, max_bytes)
     memory.reserve(end)
     for item, column in zip(placed, columns.columns, strict=True):
         _copy(item, column, memory.view)
