@@ -29,7 +29,7 @@ _LEAVE_S = 1.0
 _HAUL = 512
 _PARKED, _MOST_PARKED = 1024, 1280
 _PARKED_BYTES = 16 << 20
-_KEPT, _KEPT_BYTES = 512, 2 << 20
+_KEPT, _KEPT_BYTES = 2048, 4 << 20  # librdkafka throws away what it has fetched of whom it pauses
 T = TypeVar("T")
 
 
@@ -133,7 +133,7 @@ class ConsumingThread(threading.Thread):
     def _turn(self) -> None:
         self._serve()
         parked = self.given - self.done - self.exempt
-        self._pause(self.paused | self._assignment() if parked > _MOST_PARKED else self.paused)
+        self._pause(self.paused | self._assignment() if self._is_left_alone(parked) else self.paused)
         if parked < _PARKED and parked * self._bytes_each < _PARKED_BYTES and not self._failed:
             messages = self._arrived(_PARKED - parked)
         else:
@@ -147,6 +147,10 @@ class ConsumingThread(threading.Thread):
         elif time.monotonic() - self._looked_at > _LOOK_S:
             self._looked_at = time.monotonic()
             self._give(self._highest(Haul(), self._assignment()))
+
+    def _is_left_alone(self, parked: int) -> bool:
+        """Whether the loop takes nothing: more waits than may, with what may wait of paused partitions."""
+        return parked > _MOST_PARKED and parked > _MOST_PARKED + self.most_kept * len(self._assignment())
 
     def _serve(self) -> None:
         while self._commands:

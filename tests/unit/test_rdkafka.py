@@ -9,6 +9,7 @@ from producer_sdk._rdkafka_faults import group_fault, passes, publish_fault
 from producer_sdk._rdkafka_records import Haul, RdRecord, sorted_out
 from producer_sdk._rdkafka_settings import connection, consumer_settings, group_settings
 from producer_sdk._rdkafka_shelf import Shelf
+from producer_sdk._rdkafka_thread import ConsumingThread
 from producer_sdk.broker import BrokerError, GroupOptions, Misconfigured, NoSuchPlace, Record, TopicPartition
 from producer_sdk.errors import PayloadTooLarge
 from producer_sdk.kafka import KafkaOptions
@@ -221,3 +222,14 @@ def test_without_its_package_the_start_says_what_to_install(monkeypatch: pytest.
 def test_what_kip_848_leaves_to_the_broker_is_refused(values: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         WorkerSettings(**{"kafka_client": "librdkafka", "group_protocol": "consumer"} | values)
+
+
+def test_a_lane_that_is_read_again_does_not_throw_away_what_was_fetched() -> None:
+    class Consumer:
+        def assignment(self) -> list[TopicPartition]:
+            return [TopicPartition("t", partition) for partition in range(4)]
+
+    thread = ConsumingThread(Consumer(), "t", lambda haul: None, lambda err: None, lambda: None)
+    waited_for_paused = 4 * thread.most_kept
+    assert not thread._is_left_alone(1024 + waited_for_paused)
+    assert thread._is_left_alone(2 * 1024 + waited_for_paused)
