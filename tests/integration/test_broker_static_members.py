@@ -6,7 +6,6 @@ import pytest
 from broker_clients import QUICK, Clients, Owner, read
 
 from producer_sdk.broker import BrokerError, CommitRefused, Committed, Misconfigured, Outgoing, TopicPartition
-from producer_sdk.rdkafka import RdKafkaBroker
 from producer_sdk.testing import MemoryBroker
 
 SEVERAL_HEARTBEATS_S = 1.0
@@ -54,8 +53,6 @@ async def test_of_two_with_one_id_the_first_is_told_and_does_not_come_back(clien
 
 
 async def test_a_place_that_is_taken_while_all_partitions_move_is_not_taken_back(clients: Clients) -> None:
-    if isinstance(clients.broker, RdKafkaBroker):
-        pytest.skip("its groups never move all partitions at once")
     topic, told = await clients.topic(3), []  # type: ignore[var-annotated]
     first, slow, second, third = Owner("first", told), Owner("slow", told), Owner("second", told), Owner("third", told)
     member = await clients.member(topic, first, QUICK._replace(instance_id="a"))
