@@ -139,7 +139,7 @@ class WorkerSettings(KafkaSettings, frozen=True, kw_only=True):
     max_backlog_requests: Annotated[
         int | None,
         Meta(
-            description="Requests of one model that may wait; above it partitions are paused.",
+            description="Requests of a lane of one model that may wait; above it the lane is paused.",
             ge=1,
             extra={"default": "four batches, at least 512"},
         ),
