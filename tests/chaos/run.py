@@ -29,7 +29,7 @@ One line a fault: requests sent, requests with an outcome, lost ones, requests w
 the topics (which readers drop), and the seconds from the end of the fault until all that was accepted before it had its
 outcome. Ends with 1 when a row loses, contradicts itself, shows a caller two answers, or repeats without a kill.
 
-  make chaos                                          all of it, about 20 minutes
+  make chaos                                          all of it, about 15 minutes
   python tests/chaos/run.py --list                    the faults
   python tests/chaos/run.py --row worker-killed       one fault; may be given several times
   python tests/chaos/run.py --kafka-client librdkafka all of it on the other client
