@@ -40,6 +40,15 @@ class Model:
     def predict(self, inputs):
         return [RuntimeError("CUDA error: device-side assert triggered") for row in inputs["x"]]
 """
+# Answers, and ends a moment later.
+ENDING_AFTER_ITS_ANSWER = """
+import os, threading
+
+class Model:
+    def predict(self, inputs):
+        threading.Timer(0.1, os._exit, [3]).start()
+        return {"y": inputs["x"] * 2}
+"""
 WORKER = """
 import asyncio, sys
 from pathlib import Path
@@ -101,6 +110,15 @@ async def test_a_death_in_model_code_is_told_with_its_cause(tmp_path: Path, code
         assert str(death.value).startswith(reason)
         assert death.value.started
         assert time.monotonic() - began < 5
+
+
+async def test_an_answer_that_came_before_the_death_is_whole(tmp_path: Path) -> None:
+    async with started(model_spec(tmp_path, ENDING_AFTER_ITS_ANSWER)) as runner:
+        asked = asyncio.create_task(run_all(runner, batch(floats((1, 2)))))
+        await asyncio.sleep(0)
+        time.sleep(1.0)  # noqa: ASYNC251 - the loop is busy, so that it finds answer and death together
+        assert output(await asked).tolist() == [[2, 4]]
+        assert await runner.died() == "exited with code 3"
 
 
 async def test_a_death_while_loading_is_told(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ async def test_a_record_whose_model_call_exits_gets_runner_crashed_after_five_de
         answers = [each async for each in client.map("m", asked, ordered=True, window=GOOD + 1, deadline_s=50)]
         deaths = worker.loops[0].device.deaths
     failed = {error.index: error for error in answers if isinstance(error, HeadraceError)}
-    assert {index: error.code for index, error in failed.items()} == {GOOD // 2: "RUNNER_CRASHED"}
+    assert {index: error.code for index, error in failed.items()} == {GOOD // 2: "RUNNER_CRASHED"}, failed
     assert "given up after 5 attempts, for the runner died with this request in flight" in failed[GOOD // 2].message
     right = [each.outputs["y"].tolist() for each in answers if isinstance(each, Reply)]
     assert right == [[[2, 2 * n]] for n in range(GOOD + 1) if n != GOOD // 2]

@@ -10,7 +10,11 @@ from .messages import Done, Piece, Written
 
 
 def read_answer(done: Done, outputs: Sequence[TensorSpec], view: memoryview) -> Answer:
-    """The answer, its blocks views of the output region."""
+    """The answer, its blocks views of the output region.
+
+    Raises:
+        ValueError, IndexError: it tells of outputs that are not there.
+    """
     if done.error is not None:
         return Answer((), done.run_s, done.error.to_error())
     return Answer(tuple([_part(piece, outputs, view) for piece in done.pieces]), done.run_s)
@@ -26,4 +30,6 @@ def _part(piece: Piece, outputs: Sequence[TensorSpec], view: memoryview) -> Part
 def _block(written: Written, spec: TensorSpec, view: memoryview) -> Block:
     place = written.place
     data = view[place.offset : place.offset + place.nbytes]
+    if len(data) != place.nbytes:  # a slice past the end is no error, and would be sent as an empty tensor
+        raise ValueError(f"output {spec.name!r} is said to lie where the memory ends")
     return Block(spec.name, spec.datatype, place.shape, data, written.row_ends, spec.batched)

@@ -18,7 +18,6 @@ from .load import DEFAULT_MAX_BATCH_BYTES
 from .messages import (
     HEAD_BYTES,
     SEQUENCE,
-    Done,
     Ready,
     Refused,
     Start,
@@ -79,7 +78,7 @@ class RunnerProcess:
         """See Runner."""
         assert self.state is State.NEW, "a runner is started once"
         self._loop = asyncio.get_running_loop()
-        self._pending: Pending[Ready | Refused | Done] = Pending(self._loop, self._late)
+        self._pending: Pending[Ready | Refused | Answer] = Pending(self._loop, self._late)
         self._inputs = [Region.create(1) for _ in range(self.slots)]
         self._outputs = [Region.create(HEAD_BYTES) for _ in range(self.slots)]
         self._spawn()
@@ -112,9 +111,9 @@ class RunnerProcess:
         except (OverflowError, TypeError, ValueError) as err:
             return Answer((), 0.0, InvalidRequest(f"the parameters cannot be handed to the model: {err}"))
         self._channel.send(message)
-        done = await self._pending.add(self._sequence, slot, self._spec.attempt_timeout_s)
-        assert isinstance(done, Done), "runs are answered by Done"
-        return read_answer(done, self._signature.outputs, self._outputs[slot].view)
+        answer = await self._pending.add(self._sequence, slot, self._spec.attempt_timeout_s)
+        assert isinstance(answer, Answer), "runs are answered by answers"
+        return answer
 
     async def died(self) -> str:
         """See Runner."""
@@ -170,20 +169,29 @@ class RunnerProcess:
             self._give_up("sent an answer that nobody asked for")
             return
         try:
-            answer = decode_done(message) if waiting.sequence else decode_greeting(message)
-            if isinstance(answer, Done) and answer.sequence != waiting.sequence:
-                self._give_up("answered another run than the one it was asked for")
-                return
-            if isinstance(answer, Done):
-                self._outputs[waiting.slot].follow(answer.size)
-        except (msgspec.MsgspecError, OSError, ValueError) as err:
+            answer = self._read(message, waiting)
+        except (msgspec.MsgspecError, OSError, ValueError, IndexError) as err:
             self._give_up(f"sent an answer that cannot be read ({err})")
             return
         self._pending.answer()
         if not waiting.future.done():
             waiting.future.set_result(answer)
 
-    def _late(self, waiting: Waiting[Ready | Refused | Done]) -> None:
+    def _read(self, message: bytes, waiting: Waiting[Ready | Refused | Answer]) -> Ready | Refused | Answer:
+        """What the runner says. Of an answer the outputs are looked up now: views of them outlive the region.
+
+        The runner may end, and its regions be closed, before whoever waits for the answer goes on.
+        """
+        if not waiting.sequence:
+            return decode_greeting(message)
+        done = decode_done(message)
+        if done.sequence != waiting.sequence:
+            raise ValueError("it is of another run")
+        region = self._outputs[waiting.slot]
+        region.follow(done.size)
+        return read_answer(done, self._signature.outputs, region.view)
+
+    def _late(self, waiting: Waiting[Ready | Refused | Answer]) -> None:
         name = "attempt_timeout_s" if waiting.sequence else "load_timeout_s"
         self._give_up(f"no answer within {name} {waiting.timeout_s:g} s")
 
@@ -219,6 +227,6 @@ class RunnerProcess:
         self._placements = [None] * self.slots
         self._ended.set()
 
-    def _has_begun(self, waiting: Waiting[Ready | Refused | Done]) -> bool:
+    def _has_begun(self, waiting: Waiting[Ready | Refused | Answer]) -> bool:
         (sequence,) = SEQUENCE.unpack_from(self._outputs[waiting.slot].view)
         return bool(waiting.sequence) and sequence == waiting.sequence
