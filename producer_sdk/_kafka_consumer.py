@@ -23,6 +23,7 @@ from aiokafka.errors import (
 from ._kafka_faults import KAFKA_FAULTS, in_words, no_connection, other_members
 from ._kafka_fetch import shorten_waits
 from ._kafka_haul import haul
+from ._kafka_metadata import renew_metadata
 from ._kafka_options import KafkaOptions
 from ._kafka_unreadable import UNREADABLE, is_unreadable, mend, positions_of_fetched, rewind
 from .broker import BrokerError, CommitRefused, Committed, Misconfigured, Record, TopicPartition
@@ -269,7 +270,7 @@ class KafkaReader(KafkaConsumer):
         self._from_end = from_end
 
     async def _begin(self, consumer: Any) -> None:
-        await consumer._client.force_metadata_update()
+        await renew_metadata(consumer._client)
         await self._check_exist(self._partitions)
         wanted = [KafkaPartition(*partition) for partition in self._partitions]
         offsets = await (consumer.end_offsets(wanted) if self._from_end else consumer.beginning_offsets(wanted))

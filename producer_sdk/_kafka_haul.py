@@ -12,21 +12,8 @@ from typing import Any
 from aiokafka import TopicPartition as KafkaPartition
 from aiokafka.consumer.fetcher import READ_COMMITTED, FetchResult, PartitionRecords
 from aiokafka.errors import CorruptRecordException
-from msgspec import Struct
 
-from .broker import Headers
-
-
-class KafkaRecord(Struct, frozen=True, gc=False):
-    """Implements `broker.Record`."""
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp: int
-    key: bytes | None
-    value: bytes | None
-    headers: Headers
+from ._read_record import ReadRecord
 
 
 class Hauled:
@@ -44,13 +31,13 @@ class Hauled:
         self._batch: Any = None
         self._records: Iterator[Any] = iter(())
 
-    def take(self, most: int) -> list[KafkaRecord]:
+    def take(self, most: int) -> list[ReadRecord]:
         """The next records; fewer than `most` only at the end.
 
         Raises:
             CorruptRecordException, UnicodeDecodeError: a record cannot be decoded.
         """
-        taken: list[KafkaRecord] = []
+        taken: list[ReadRecord] = []
         try:
             while (left := most - len(taken)) > 0:
                 if self._batch is None and not self._next_batch():
@@ -61,11 +48,11 @@ class Hauled:
             raise
         return taken
 
-    def _of_batch(self, most: int) -> list[KafkaRecord]:
+    def _of_batch(self, most: int) -> list[ReadRecord]:
         topic, partition = self._held._tp
         first = self.next_fetch_offset
         taken = [
-            KafkaRecord(
+            ReadRecord(
                 topic,
                 partition,
                 record.offset,

@@ -19,9 +19,11 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from ._kafka_faults import in_words
 from ._kafka_options import KafkaOptions
 from ._kafka_session import Session
+from ._sessions import Sessions
 from .broker import BrokerError, NoSuchPlace, Outgoing, Placed
 from .errors import HeadraceError, PayloadTooLarge
 
+_GRACE_S = 1.0
 _TOO_LARGE = (MessageSizeTooLargeError, RecordListTooLargeError, RecordTooLargeError)
 
 
@@ -49,24 +51,18 @@ class KafkaProducer:
     """Implements `broker.Producer`. One event loop; any task."""
 
     def __init__(self, bootstrap_servers: str, options: KafkaOptions) -> None:
-        self._bootstrap_servers = bootstrap_servers
         self._options = options
-        self._session: Session | None = None
-        self._opening: asyncio.Task[Session] | None = None
-        self._retiring: set[asyncio.Task[None]] = set()
-        self._stopped = False
+        self._sessions = Sessions(lambda: Session(bootstrap_servers, options), options.send_timeout_s)
 
     async def start(self) -> None:
         """Connect. Raises BrokerError."""
-        await self._renewed()
+        await self._sessions.renewed()
 
     async def publish(self, topic: str, record: Outgoing, partition: int | None = None) -> Acknowledged:
         if record.key is None and record.value is None:
             raise ValueError("a record needs a key or a value")
         while True:
-            session = self._session
-            if session is None or session.broken:
-                session = await self._renewed()
+            session = self._sessions.usable or await self._sessions.renewed()
             known = session.topics.get(topic)
             if known is not None and partition in known.partitions:
                 place = known.partitions[partition]
@@ -81,9 +77,7 @@ class KafkaProducer:
                 raise self._unsent(err, topic, record) from err
 
     async def publish_batch(self, topic: str, partition: int, records: Sequence[Outgoing]) -> int:
-        session = self._session
-        if session is None or session.broken:
-            session = await self._renewed()
+        session = self._sessions.usable or await self._sessions.renewed()
         place = await session.place(topic, partition, None)
         batches = self._packed(session, topic, records)
         acknowledgements: list[asyncio.Future[Any]] = []
@@ -101,16 +95,7 @@ class KafkaProducer:
         return int(placed[0].offset)
 
     async def stop(self, timeout_s: float = 10.0) -> None:
-        self._stopped = True
-        if self._opening is not None:
-            self._opening.cancel()
-            await asyncio.wait({self._opening}, timeout=timeout_s)
-        if self._session is not None:
-            self._retire(self._session, timeout_s)
-            self._session = None
-        if self._retiring:
-            # Past its time a session kills itself, which takes a moment more.
-            await asyncio.wait(self._retiring, timeout=timeout_s + 1.0)
+        await self._sessions.stop(timeout_s, _GRACE_S)
 
     def _packed(self, session: Session, topic: str, records: Sequence[Outgoing]) -> list[Any]:
         batches: list[Any] = []
@@ -129,34 +114,6 @@ class KafkaProducer:
         if not batches:
             raise ValueError("publish_batch needs at least one record")
         return batches
-
-    async def _renewed(self) -> Session:
-        """The session to use now; all who ask share one attempt to open it."""
-        if self._stopped:
-            raise BrokerError("the producer is stopped")
-        if self._opening is None:
-            self._opening = asyncio.create_task(self._open(), name="kafka-producer-open")
-            self._opening.add_done_callback(self._opened)
-        return await asyncio.shield(self._opening)
-
-    async def _open(self) -> Session:
-        if self._session is not None:
-            self._retire(self._session, self._options.send_timeout_s)
-            self._session = None
-        session = Session(self._bootstrap_servers, self._options)
-        await session.open()
-        self._session = session
-        return session
-
-    def _opened(self, opening: asyncio.Task[Session]) -> None:
-        self._opening = None
-        if not opening.cancelled():
-            opening.exception()  # those who waited for it got it
-
-    def _retire(self, session: Session, timeout_s: float) -> None:
-        task = asyncio.create_task(session.close(timeout_s), name="kafka-producer-retire")
-        self._retiring.add(task)
-        task.add_done_callback(self._retiring.discard)
 
     def _unsent(self, err: KafkaError, topic: str, record: Outgoing) -> HeadraceError:
         if isinstance(err, MessageSizeTooLargeError):

@@ -25,6 +25,7 @@ from aiokafka.partitioner import murmur2
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from ._kafka_faults import KAFKA_FAULTS, in_words, no_connection
+from ._kafka_metadata import renew_metadata
 from ._kafka_options import KafkaOptions
 from .broker import BrokerError, NoSuchPlace, Outgoing
 
@@ -82,7 +83,7 @@ class Session:
         try:
             async with asyncio.timeout(self._timeout_s):
                 await self.producer.start()
-                await self.producer.client.force_metadata_update()
+                await renew_metadata(self.producer.client)
         except KAFKA_FAULTS as err:
             await self._kill()
             raise no_connection(self._name, self._options, err) from err
@@ -120,7 +121,7 @@ class Session:
         if again or client.cluster.partitions_for_topic(topic) is None:
             try:
                 async with asyncio.timeout(self._timeout_s):
-                    await client.force_metadata_update()
+                    await renew_metadata(client)
             except KAFKA_FAULTS as err:
                 raise BrokerError(f"Kafka at {self._name} did not list its topics: {in_words(err)}") from err
         partitions = client.cluster.partitions_for_topic(topic)

@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 from ._memory_faults import Faults
-from ._memory_logs import Logs, MemoryRecord
+from ._memory_logs import Logs
+from ._read_record import ReadRecord
 from .broker import BrokerError, CommitRefused, Committed, TopicPartition
 
 
@@ -25,7 +26,7 @@ class MemoryConsumer:
         self._fault: BrokerError | None = None
         self._turn = 0
 
-    async def poll(self, max_records: int, timeout_s: float) -> Mapping[TopicPartition, Sequence[MemoryRecord]]:
+    async def poll(self, max_records: int, timeout_s: float) -> Mapping[TopicPartition, Sequence[ReadRecord]]:
         loop = asyncio.get_running_loop()
         ends_at = loop.time() + timeout_s
         await asyncio.sleep(0)  # a full topic must not keep every other task from running
@@ -91,9 +92,9 @@ class MemoryConsumer:
         if partition is None or partition in self._positions:
             self._arrived.set()
 
-    def _take(self, max_records: int) -> Mapping[TopicPartition, Sequence[MemoryRecord]]:
+    def _take(self, max_records: int) -> Mapping[TopicPartition, Sequence[ReadRecord]]:
         """Records in turn from the partitions, so that none waits behind a full one."""
-        taken: dict[TopicPartition, Sequence[MemoryRecord]] = {}
+        taken: dict[TopicPartition, Sequence[ReadRecord]] = {}
         blocked = self._held or self._faults.network.closed
         partitions = [] if blocked else sorted(self._positions.keys() - self._paused)
         start = self._turn % len(partitions) if partitions else 0

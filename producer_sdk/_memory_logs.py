@@ -6,25 +6,13 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from itertools import count
 from operator import attrgetter
-from typing import NamedTuple
 
-from .broker import BrokerError, Headers, NoSuchPlace, Outgoing, Placed, Topic, TopicPartition
+from ._read_record import ReadRecord
+from .broker import BrokerError, NoSuchPlace, Outgoing, Placed, Topic, TopicPartition
 from .errors import PayloadTooLarge
 
 _FRAMING_BYTES = 85  # what Kafka adds to a batch of one record, at most
 _offset_of = attrgetter("offset")
-
-
-class MemoryRecord(NamedTuple):
-    """A record as consumed; `timestamp` is epoch milliseconds."""
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp: int
-    key: bytes | None
-    value: bytes | None
-    headers: Headers
 
 
 class Log:
@@ -35,14 +23,14 @@ class Log:
     def __init__(self) -> None:
         self.first = 0
         self.end = 0
-        self._records: list[MemoryRecord] = []
+        self._records: list[ReadRecord] = []
 
-    def append(self, record: MemoryRecord) -> None:
+    def append(self, record: ReadRecord) -> None:
         """`record.offset` is `end`."""
         self._records.append(record)
         self.end += 1
 
-    def read(self, position: int, max_records: int) -> tuple[list[MemoryRecord], int]:
+    def read(self, position: int, max_records: int) -> tuple[list[ReadRecord], int]:
         """Up to so many records from a position, and where to read on.
 
         A position that is out of range is taken for `first`, as by Kafka's consumers that begin at the earliest.
@@ -134,7 +122,7 @@ class Logs:
         log = self.log(place)
         timestamp = round(self._clock() * 1000) if record.timestamp_ms is None else record.timestamp_ms
         offset = log.end
-        log.append(MemoryRecord(topic, partition, offset, timestamp, record.key, record.value, tuple(record.headers)))
+        log.append(ReadRecord(topic, partition, offset, timestamp, record.key, record.value, tuple(record.headers)))
         self.wake(place)
         return Placed(topic, partition, offset)
 

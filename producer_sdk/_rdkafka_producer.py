@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import random
 from collections.abc import Generator, Iterator, Sequence
@@ -11,8 +10,9 @@ from confluent_kafka import KafkaException
 
 from ._kafka_options import KafkaOptions
 from ._rdkafka_faults import GONE_PLACE, publish_fault
-from ._rdkafka_session import Sending, Session
-from .broker import BrokerError, Outgoing, Placed
+from ._rdkafka_session import GRACE_S, Sending, Session
+from ._sessions import Sessions
+from .broker import Outgoing, Placed
 from .errors import PayloadTooLarge
 
 _BY_KEY = -1  # librdkafka takes Kafka's hash of the key
@@ -41,23 +41,19 @@ class RdProducer:
     """Implements `broker.Producer`. One event loop; any task."""
 
     def __init__(self, bootstrap_servers: str, options: KafkaOptions) -> None:
-        self._bootstrap_servers = bootstrap_servers
         self._options = options
-        self._session: Session | None = None
-        self._opening: asyncio.Task[Session] | None = None
-        self._retiring: set[asyncio.Task[None]] = set()
+        self._sessions = Sessions(lambda: Session(bootstrap_servers, options), options.send_timeout_s)
         self._turns: dict[str, Iterator[int]] = {}  # of keyless records, which go round the partitions
-        self._stopped = False
 
     async def start(self) -> None:
         """Connect. Raises BrokerError."""
-        await self._renewed()
+        await self._sessions.renewed()
 
     async def publish(self, topic: str, record: Outgoing, partition: int | None = None) -> RdAcknowledged:
         if record.key is None and record.value is None:
             raise ValueError("a record needs a key or a value")
         self._check_size(topic, record)
-        session = await self._current()
+        session = self._sessions.usable or await self._sessions.renewed()
         if partition is None or partition >= session.topics.get(topic, 0):
             partition = self._place(topic, await session.partitions(topic, partition), record, partition)
         sending = Sending(session, 1)
@@ -70,7 +66,7 @@ class RdProducer:
         largest = max(len(record.value or b"") for record in records)
         if largest > self._options.max_record_bytes // 2:  # else only headers can be too large, which librdkafka sees
             self._check_size(topic, max(records, key=_size))
-        session = await self._current()
+        session = self._sessions.usable or await self._sessions.renewed()
         if partition >= session.topics.get(topic, 0):
             await session.partitions(topic, partition)
         sending = Sending(session, len(records))
@@ -82,15 +78,7 @@ class RdProducer:
         return offset
 
     async def stop(self, timeout_s: float = 10.0) -> None:
-        self._stopped = True
-        if self._opening is not None:
-            self._opening.cancel()
-            await asyncio.wait({self._opening}, timeout=timeout_s)
-        if self._session is not None:
-            self._retire(self._session, timeout_s)
-            self._session = None
-        if self._retiring:
-            await asyncio.wait(self._retiring)  # bounded by each session
+        await self._sessions.stop(timeout_s, GRACE_S)
 
     def _place(self, topic: str, count: int, record: Outgoing, partition: int | None) -> int:
         """That partition, else one by the key, else the next: many producers begin their round elsewhere."""
@@ -117,38 +105,6 @@ class RdProducer:
             if err.args[0].code() in GONE_PLACE:
                 session.topics.clear()
             raise publish_fault(err.args[0], topic, max(map(_size, records))) from err
-
-    async def _current(self) -> Session:
-        session = self._session
-        return await self._renewed() if session is None or session.broken else session
-
-    async def _renewed(self) -> Session:
-        """The session to use now; all who ask share one attempt to open it."""
-        if self._stopped:
-            raise BrokerError("the producer is stopped")
-        if self._opening is None:
-            self._opening = asyncio.create_task(self._open(), name="kafka-producer-open")
-            self._opening.add_done_callback(self._opened)
-        return await asyncio.shield(self._opening)
-
-    async def _open(self) -> Session:
-        if self._session is not None:
-            self._retire(self._session, self._options.send_timeout_s)
-            self._session = None
-        session = Session(self._bootstrap_servers, self._options)
-        await session.open()
-        self._session = session
-        return session
-
-    def _opened(self, opening: asyncio.Task[Session]) -> None:
-        self._opening = None
-        if not opening.cancelled():
-            opening.exception()  # those who waited for it got it
-
-    def _retire(self, session: Session, timeout_s: float) -> None:
-        task = asyncio.create_task(session.close(timeout_s), name="kafka-producer-retire")
-        self._retiring.add(task)
-        task.add_done_callback(self._retiring.discard)
 
 
 def _size(record: Outgoing) -> int:

@@ -11,36 +11,24 @@ from typing import Any
 
 from confluent_kafka import KafkaError
 
-from .broker import Headers, Record, TopicPartition
+from ._read_record import ReadRecord
+from .broker import Record, TopicPartition
 
 log = logging.getLogger(__name__)
 
 
-class RdRecord:
-    """Implements `broker.Record`."""
-
-    __slots__ = ("headers", "key", "offset", "partition", "timestamp", "topic", "value")
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp: int
-    key: bytes | None
-    value: bytes | None
-    headers: Headers
-
-    def __init__(self, message: Any) -> None:
-        """Raises SystemError where a header name is not UTF-8."""
-        self.headers = message.headers() or ()
-        self.topic = message.topic()
-        self.partition = message.partition()
-        self.offset = message.offset()
-        self.timestamp = message.timestamp()[1]
-        self.key = message.key()
-        self.value = message.value()
-
-    def __repr__(self) -> str:
-        return f"RdRecord({self.topic}:{self.partition}:{self.offset})"
+def record_of(message: Any) -> ReadRecord:
+    """The record that a message holds. Raises SystemError where a header name is not UTF-8."""
+    headers = message.headers() or ()
+    return ReadRecord(
+        message.topic(),
+        message.partition(),
+        message.offset(),
+        message.timestamp()[1],
+        message.key(),
+        message.value(),
+        headers,
+    )
 
 
 class Haul:
@@ -71,7 +59,7 @@ def sorted_out(messages: Sequence[Any]) -> Haul:
             _note(haul, message)
             continue
         try:
-            record = RdRecord(message)
+            record = record_of(message)
         except SystemError:
             record = _stand_in(message)
         if record.partition != partition or record.topic != topic:
@@ -90,7 +78,7 @@ def _note(haul: Haul, message: Any) -> None:
         haul.errors.append(message)
 
 
-def _stand_in(message: Any) -> RdRecord:
+def _stand_in(message: Any) -> ReadRecord:
     """In place of a record that Python cannot be given: its place is all that is sure of it."""
     log.warning(
         "The record at offset %d of topic %r partition %d has a header name that is not UTF-8: it is passed on "
@@ -100,7 +88,4 @@ def _stand_in(message: Any) -> RdRecord:
         message.partition(),
         extra={"action": "unreadable_header"},
     )
-    record = RdRecord.__new__(RdRecord)
-    record.topic, record.partition, record.offset = message.topic(), message.partition(), message.offset()
-    record.timestamp, record.key, record.value, record.headers = -1, None, None, ()
-    return record
+    return ReadRecord(message.topic(), message.partition(), message.offset(), -1, None, None, ())

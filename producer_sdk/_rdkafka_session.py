@@ -22,6 +22,7 @@ from .broker import BrokerError, NoSuchPlace, Outgoing
 
 _POLL_S = 0.1
 _PURGE_S = 1.0
+GRACE_S = 2 * _PURGE_S + 1.0  # how much longer than its time a session may take to close
 _ENDING = frozenset([KafkaError._MSG_TIMED_OUT, KafkaError._TIMED_OUT, KafkaError._PURGE_QUEUE,
                      KafkaError._PURGE_INFLIGHT, KafkaError._FATAL])  # fmt: skip
 

@@ -104,19 +104,7 @@ class Scribe:
             return self.failed(work, value)
         if len(value) > self._max_value_bytes:
             return self.failed(work, self._too_large(len(value)))
-        request = work.request
-        return Outcome(
-            request.id,
-            OK,
-            request.reply_to or self._results,
-            Outgoing(request.id.encode(), value),
-            work.source,
-            work.lane,
-            work.arrived,
-            request.form,
-            None,
-            work.fingerprint,
-        )
+        return self._outcome(work, OK, value, fingerprint=work.fingerprint)
 
     def _json(
         self, id: str, cuts: Sequence[Cut], row: int, rows: int, told: Mapping[str, Any]

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from headrace.dead_reader import Letter
-from producer_sdk._memory_logs import MemoryRecord
+from producer_sdk._read_record import ReadRecord
 from producer_sdk.dead_letters import Facts, headers
 from producer_sdk.tensors import Tensor
 from producer_sdk.topics import ReplyTo
@@ -25,4 +25,4 @@ def letter(
     known = Facts(**{"topic": "p.m.async", "partition": 1, "offset": 5, "timestamp_ms": NOW_MS, "group": "p.m",
                      "attempts": 5, "code": "INTERNAL", "message": "why"} | facts)  # fmt: skip
     partition, offset, timestamp_ms = at
-    return Letter(MemoryRecord("p.m.dead", partition, offset, timestamp_ms, b"k", value, headers(known, original)))
+    return Letter(ReadRecord("p.m.dead", partition, offset, timestamp_ms, b"k", value, headers(known, original)))

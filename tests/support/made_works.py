@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from producer_sdk._memory_logs import MemoryRecord
+from producer_sdk._read_record import ReadRecord
 from producer_sdk.broker import TopicPartition
 from producer_sdk.topics import Lane
 from producer_sdk.wire import Request
@@ -15,7 +15,7 @@ from workers.commit import PartitionLedger
 from workers.work import Batch, Source, Work
 
 LEDGER = PartitionLedger(TopicPartition("t", 0))
-RECORD = MemoryRecord("t", 0, 0, 0, None, b"", ())
+RECORD = ReadRecord("t", 0, 0, 0, None, b"", ())
 
 
 def work(

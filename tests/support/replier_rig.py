@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 from worker_rig import until
 
-from producer_sdk._memory_logs import MemoryRecord
+from producer_sdk._read_record import ReadRecord
 from producer_sdk.broker import Outgoing, Topic, TopicPartition
 from producer_sdk.errors import HeadraceError, InvalidRequest
 from producer_sdk.memory import MemoryBroker
@@ -59,7 +59,7 @@ class Rig:
     def dead_letter(self, value: bytes) -> Outcome:
         """That of a record which cannot be read."""
         source = self.outcome().source
-        record = MemoryRecord("p.m.async", 5, source.offset, 1, b"key", value, ())
+        record = ReadRecord("p.m.async", 5, source.offset, 1, b"key", value, ())
         dead = Outgoing(b"key", value)
         rejected = Rejected("a", InvalidRequest("bad"), source, Lane.BULK, 0.0, dead=dead, record=record)
         return SCRIBE.rejected(rejected)

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from producer_sdk._memory_logs import MemoryRecord
+from producer_sdk._read_record import ReadRecord
 from producer_sdk.broker import TopicPartition
 from producer_sdk.errors import HeadraceError, InferenceFailed, ModelNotReady, OutOfMemory, PayloadTooLarge
 from producer_sdk.tensors import Datatype, Tensor
@@ -22,7 +22,7 @@ from workers.work import Answer, Batch, Outcome, Part, Source, Work
 LEDGER = PartitionLedger(TopicPartition("p.m.async", 0))
 SCRIBE = Scribe(Topics("p"), "m", "1", 100_000)
 LIMIT = 3
-RECORD = MemoryRecord("p.m.async", 0, 0, 0, None, b"", ())
+RECORD = ReadRecord("p.m.async", 0, 0, 0, None, b"", ())
 
 
 def work(id: str, expires: float | None = None) -> Work:

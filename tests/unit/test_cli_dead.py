@@ -12,7 +12,7 @@ from headrace.dead_judge import Going, Reason, Skipped, Wishes, judge
 from headrace.dead_reader import Letter, Redriven
 from headrace.dead_rewrite import with_version, without_deadline
 from headrace.failure import UsageError
-from producer_sdk._memory_logs import MemoryRecord
+from producer_sdk._read_record import ReadRecord
 from producer_sdk.oip import encode_json_request
 from producer_sdk.records import decode_record
 from producer_sdk.topics import Topics
@@ -111,7 +111,7 @@ def test_marks_are_left_out_where_a_record_may_have_no_more_headers() -> None:
         (letter(cut_from_bytes=5000), Reason.SHORTENED),
         (letter(topic="p.control"), Reason.FOREIGN_ORIGIN),
         (letter(topic="p.other.async"), Reason.FOREIGN_ORIGIN),
-        (Letter(MemoryRecord("p.m.dead", 0, 0, 0, None, PACKED, ())), Reason.NO_LETTER),
+        (Letter(ReadRecord("p.m.dead", 0, 0, 0, None, PACKED, ())), Reason.NO_LETTER),
     ],
 )
 def test_a_letter_that_would_die_again_or_belongs_elsewhere_stays(of: Letter, why: Reason) -> None:

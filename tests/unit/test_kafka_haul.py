@@ -9,7 +9,8 @@ from aiokafka.errors import CorruptRecordException
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.memory_records import MemoryRecords
 
-from producer_sdk._kafka_haul import Hauled, KafkaRecord
+from producer_sdk._kafka_haul import Hauled
+from producer_sdk._read_record import ReadRecord
 
 PLACE = TopicPartition("t", 3)
 
@@ -29,7 +30,7 @@ def hauled(*batches: bytes, start: int = 0, aborted: Any = None) -> Hauled:
     return Hauled(PartitionRecords(PLACE, records, aborted, start, None, None, True, READ_COMMITTED))
 
 
-def offsets(records: list[KafkaRecord]) -> list[int]:
+def offsets(records: list[ReadRecord]) -> list[int]:
     return [record.offset for record in records]
 
 
@@ -45,7 +46,7 @@ def test_records_of_several_batches_come_once_and_in_order_however_many_are_aske
 
 def test_a_record_has_its_place_and_all_its_parts() -> None:
     (record,) = hauled(batch(5, 5, headers=[("a", b"1"), ("a", None)]), start=5).take(9)
-    assert record == KafkaRecord("t", 3, 5, 1005, b"key", b"v5", (("a", b"1"), ("a", None)))  # type: ignore[arg-type]
+    assert record == ReadRecord("t", 3, 5, 1005, b"key", b"v5", (("a", b"1"), ("a", None)))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("most", [1, 2, 100])

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from producer_sdk._memory_logs import MemoryRecord
+from producer_sdk._read_record import ReadRecord
 from producer_sdk.broker import TopicPartition
 from producer_sdk.topics import Lane
 from producer_sdk.wire import Request
@@ -15,7 +15,7 @@ from workers.later import Later
 from workers.work import Source, Work
 
 LEDGER = PartitionLedger(TopicPartition("t", 0))
-RECORD = MemoryRecord("t", 0, 0, 0, None, b"", ())
+RECORD = ReadRecord("t", 0, 0, 0, None, b"", ())
 
 
 def work(id: str = "a", *, expires: float | None = None, nbytes: int = 10, ledger: PartitionLedger = LEDGER) -> Work:

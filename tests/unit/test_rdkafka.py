@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from producer_sdk._rdkafka_faults import group_fault, passes, publish_fault
-from producer_sdk._rdkafka_records import Haul, RdRecord, sorted_out
+from producer_sdk._rdkafka_records import Haul, record_of, sorted_out
 from producer_sdk._rdkafka_settings import connection, consumer_settings, group_settings
 from producer_sdk._rdkafka_shelf import Shelf
 from producer_sdk._rdkafka_thread import ConsumingThread
@@ -84,7 +84,7 @@ def test_a_record_that_python_cannot_be_given_is_a_stand_in_with_its_place() -> 
 
 
 def test_a_record_satisfies_the_interface() -> None:
-    record: Record = RdRecord(Message(0, 5, headers=[("a", b"b")]))
+    record: Record = record_of(Message(0, 5, headers=[("a", b"b")]))
     assert (record.value, record.headers, record.timestamp) == (b"x", [("a", b"b")], 1000)
 
 

@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from producer_sdk._memory_logs import MemoryRecord
+from producer_sdk._read_record import ReadRecord
 from producer_sdk.broker import Outgoing, Record, TopicPartition
 from producer_sdk.dead_letters import Facts, read_facts
 from producer_sdk.errors import Code, HeadraceError, InferenceFailed, Internal, InvalidRequest, PayloadTooLarge
@@ -20,7 +20,7 @@ from workers.retry import Span
 from workers.retry_records import retry_record
 from workers.work import Answer, Batch, Block, Outcome, Part, Rejected, Source, Work
 
-RECORD = MemoryRecord("t", 0, 0, 0, None, b"", ())
+RECORD = ReadRecord("t", 0, 0, 0, None, b"", ())
 LEDGER = PartitionLedger(TopicPartition("p.m.async", 3))
 REPLIES = ReplyTo("p.replies", 1)
 SCRIBE = Scribe(Topics("p"), "m", "2", max_record_bytes=10_000)
@@ -156,7 +156,7 @@ def test_an_answer_that_does_not_cover_the_records_is_given_to_nobody(parts: lis
 
 
 def record(value: bytes | None = b"", key: bytes | None = None, headers: Any = (), topic: str = "p.m.async") -> Record:
-    return MemoryRecord(topic, 3, 7, 123, key, value, headers)
+    return ReadRecord(topic, 3, 7, 123, key, value, headers)
 
 
 def rejected(error: HeadraceError, record: Record = RECORD, **fields: Any) -> Rejected:
@@ -214,7 +214,7 @@ def test_a_record_of_the_retry_topic_is_told_by_where_it_was_published_first() -
     first = work("a", attempts=2, record=record(b"bytes", b"k", [("a", b"b")], "p.m.bulk"))
     again = retry_record(first, due_ms=5000)
     letter = SCRIBE.failed(
-        work("a", attempts=3, record=MemoryRecord("p.m.retry", 0, 99, 4000, again.key, again.value, again.headers)),
+        work("a", attempts=3, record=ReadRecord("p.m.retry", 0, 99, 4000, again.key, again.value, again.headers)),
         Internal("why"),
     ).evidence
     assert letter is not None

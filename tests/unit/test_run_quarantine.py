@@ -1,7 +1,20 @@
 """What failed a batch, and is known to, costs no second run."""
 
 import pytest
-from scripted_runner import LIMIT, SCRIBE, Script, batch, batch_of, codes, run_to_the_end, started, until_ready, work
+from msgspec.structs import replace
+from scripted_runner import (
+    LIMIT,
+    RECORD,
+    SCRIBE,
+    Script,
+    batch,
+    batch_of,
+    codes,
+    run_to_the_end,
+    started,
+    until_ready,
+    work,
+)
 
 from producer_sdk.errors import Code
 from workers import keeper
@@ -41,7 +54,7 @@ async def test_a_dead_letter_that_is_published_again_is_run_again() -> None:
     device = await started(script, quarantine_s=60.0)
     await device.run(0, batch_of("a!"), SCRIBE)
     redriven = work("!")
-    redriven.record = redriven.record._replace(headers=[("headrace-redriven", b"p.m.dead:0:0")])  # type: ignore[attr-defined]
+    redriven.record = replace(RECORD, headers=[("headrace-redriven", b"p.m.dead:0:0")])
     before = len(script.runs)
     await device.run(0, batch([redriven]), SCRIBE)
     assert script.runs[before:] == ["!"]

@@ -7,7 +7,7 @@ import pytest
 
 from headrace.sim_record import Reader, from_zero
 from headrace.sim_trace import Arrival
-from producer_sdk._memory_logs import MemoryRecord
+from producer_sdk._read_record import ReadRecord
 from producer_sdk.tensors import Datatype, Tensor
 from producer_sdk.topics import Lane, Topics
 from producer_sdk.wire import Request, encode_request
@@ -21,10 +21,10 @@ def spec(**more: object) -> ModelSpec:
     return ModelSpec("m", "1", Path(), "python", inputs=inputs, **more)  # type: ignore[arg-type]
 
 
-def record(rows: int = 1, lane: Lane = Lane.ASYNC, at_ms: int = 1_000_500, **more: object) -> MemoryRecord:
+def record(rows: int = 1, lane: Lane = Lane.ASYNC, at_ms: int = 1_000_500, **more: object) -> ReadRecord:
     inputs = {"x": Tensor.from_array(np.zeros((rows, 2), np.float32))}
     value = encode_request(Request("a", inputs, **more))  # type: ignore[arg-type]
-    return MemoryRecord(TOPICS.requests("m", lane), 0, 0, at_ms, None, value, ())
+    return ReadRecord(TOPICS.requests("m", lane), 0, 0, at_ms, None, value, ())
 
 
 def test_an_arrival_has_what_the_record_asks_for() -> None:
@@ -40,7 +40,7 @@ def test_a_request_without_a_deadline_has_the_models() -> None:
 
 @pytest.mark.parametrize("value", [None, b"", b"\xff", b"{}"])
 def test_what_workers_would_refuse_is_no_arrival(value: bytes | None) -> None:
-    bad = MemoryRecord(TOPICS.requests("m", Lane.ASYNC), 0, 0, 1, None, value, ())
+    bad = ReadRecord(TOPICS.requests("m", Lane.ASYNC), 0, 0, 1, None, value, ())
     assert Reader(TOPICS, "m", spec()).read(bad) is None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from producer_sdk._memory_logs import MemoryRecord
+from producer_sdk._read_record import ReadRecord
 from producer_sdk.broker import Committed, TopicPartition
 from workers.commit import PartitionLedger
 from workers.suspects import Suspect, Suspects, begin, end
@@ -30,7 +30,7 @@ def suspects_of(ledger: PartitionLedger, limit: int = LIMIT) -> Suspects:
     suspects = Suspects(GROUP, limit)
     for offset in range(ledger.lowest_unfinished or 0, LOG):
         if ledger.take(offset) and ledger.is_suspect(offset):
-            record = MemoryRecord(PARTITION.topic, 0, offset, 0, None, b"", ())
+            record = ReadRecord(PARTITION.topic, 0, offset, 0, None, b"", ())
             suspects.add(Suspect(record, ledger))
     return suspects
 
