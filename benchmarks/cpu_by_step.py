@@ -21,10 +21,10 @@ import numpy as np
 from aiokafka import TopicPartition as KafkaPartition
 from aiokafka.consumer.fetcher import READ_COMMITTED, PartitionRecords
 from aiokafka.producer.message_accumulator import BatchBuilder
-from aiokafka.record.memory_records import MemoryRecords
 
 from benchmarks.records import HeadraceForm, request_id
 from benchmarks.subjects import BATCHES, Subject
+from producer_sdk._kafka_batches import Batches
 from producer_sdk._kafka_haul import Hauled
 from producer_sdk._kafka_offsets import Membership, commit_request
 from producer_sdk._kafka_producer import fill
@@ -104,7 +104,7 @@ class Bench:
 
     def read(self) -> Sequence[Record]:
         held = PartitionRecords(
-            KafkaPartition(*PARTITION), MemoryRecords(self.fetched), None, 0, None, None, True, READ_COMMITTED
+            KafkaPartition(*PARTITION), Batches(self.fetched), None, 0, None, None, True, READ_COMMITTED
         )
         return Hauled(held).take(HAUL)
 

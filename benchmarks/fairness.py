@@ -1,4 +1,4 @@
-"""What a neighbour costs others' latencies: `python -m benchmarks.fairness [--seconds N] [--virtual] [--json FILE]`.
+"""What a neighbour costs others' latencies: `python -m benchmarks.fairness [--open] [--seconds N] [--virtual]`.
 
 What is measured. A worker as users start it, on an Apache Kafka of this machine, serves a python model that sleeps
 20 ms + 1 ms a row, batches of 16 at most. Requests arrive in open loop (Poisson), in the interactive lane; a latency
@@ -6,6 +6,8 @@ counts from the moment at which a request was due. The first seconds of each par
 
 - Tenants: ten ask for 6 % each of what full batches could do; then one of them has 400 requests out at any time, a
   hundred times its usual number, and so asks for all that the device can do. The P99 of the other nine is compared.
+- With `--open` that alone: the one publishes a hundred times its usual number and waits for no reply, while each
+  tenant has a quota of 64 (`tenants: {max_waiting: 64}`); how much of the flood is refused is told, too.
 - Lanes: requests for 40 % of it; then the same while more lies in the bulk lane than can run. Their P99 is compared.
 
 With `--virtual` no worker is started: its own backlog lives through the like in virtual time, on three kinds of device,
@@ -30,21 +32,25 @@ from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from benchmarks.arena import scratch_folder
-from benchmarks.fairness_report import LANES, TENANTS, Compared, Figures, table
+from benchmarks.fairness_report import LANES, OPEN, TENANTS, Compared, Figures, table
 from benchmarks.fairness_virtual import (
     DEVICES,
     FLOODER,
     INTERACTIVE,
+    QUOTA,
     TENANT_COUNT,
     TENANTS_LOAD,
+    TIMES,
     WINDOW,
     WITH_SLO,
     Device,
     beside_bulk,
     beside_flood,
+    beside_open_flood,
     interactive,
     tenants,
 )  # fmt: skip
+from benchmarks.flood import open_flood
 from benchmarks.machine import Machine
 from benchmarks.programs import HeadraceWorker, ProgramError
 from benchmarks.simulate_check import MANIFEST, SLEEPER
@@ -123,6 +129,10 @@ class Bench:
     async def _rows(self) -> float:
         return (await self._worker.metrics()).get("headrace_batch_rows_sum", 0.0)
 
+    async def refused(self) -> float:
+        """Requests that exceeded a quota."""
+        return (await self._worker.metrics()).get("headrace_over_quota_total", 0.0)
+
     @asynccontextmanager
     async def flood(self) -> AsyncIterator[None]:
         """One tenant has `WINDOW` requests out, at any time."""
@@ -151,7 +161,7 @@ class Bench:
         return count
 
 
-async def measure(servers: str, models: Path, seconds: float) -> list[Compared]:
+async def measure(servers: str, models: Path, seconds: float, is_open: bool) -> list[Compared]:
     """1. a burst, from which the worker learns run times; 2. tenants; 3. lanes, last, for bulk stays in the log."""
     length_s = WARM_UP_S + seconds
     async with AsyncExitStack() as stack:
@@ -160,21 +170,33 @@ async def measure(servers: str, models: Path, seconds: float) -> list[Compared]:
         await worker.start()
         await worker.ready()
         bench = Bench(worker, await stack.enter_async_context(Client(servers, prefix=PREFIX)), seconds)
-        await bench.ask([Arrival(0.0, Lane.INTERACTIVE)] * (BURST_BATCHES * SLEEPING.rows))  # 1
-        found = [await _tenants(bench, length_s), await _lanes(bench, length_s)]  # 2, 3
+        burst = [Arrival(0.0, Lane.INTERACTIVE, tenant=str(n % 4)) for n in range(BURST_BATCHES * SLEEPING.rows)]
+        await bench.ask(burst)  # 1; as several tenants, for each may have a quota
+        if is_open:
+            found = [await _tenants(bench, length_s, servers)]  # 2
+        else:
+            found = [await _tenants(bench, length_s), await _lanes(bench, length_s)]  # 2, 3
         await worker.stop()
     return found
 
 
-async def _tenants(bench: Bench, length_s: float) -> Compared:
+async def _tenants(bench: Bench, length_s: float, flooded: str | None = None) -> Compared:
+    """`flooded`: the servers where the flood is published in open loop."""
     asked = tenants(MOST_PER_S, TENANTS_LOAD, length_s, seed=1)
     without = await bench.part(in_order(each for arrivals in asked.values() for each in arrivals))
     own = in_order(each for name, arrivals in asked.items() if name != FLOODER for each in arrivals)
-    async with bench.flood():
-        beside = await bench.part(own)
     load = TENANTS_LOAD * (TENANT_COUNT - 1) / TENANT_COUNT
+    what, refused = TENANTS, None
+    if flooded is None:
+        async with bench.flood():
+            beside = await bench.part(own)
+    else:
+        rate = TIMES * TENANTS_LOAD / TENANT_COUNT * MOST_PER_S
+        async with open_flood(flooded, PREFIX, MODEL, FLOODER, rate) as flood:
+            beside = await bench.part(own)
+            what, refused = OPEN, await bench.refused() / flood.published
     figures = without.figures(without=FLOODER), beside.figures()
-    return Compared(TENANTS, SLEEPING.name, load, *figures, beside.used)
+    return Compared(what, SLEEPING.name, load, *figures, beside.used, refused=refused)
 
 
 async def _lanes(bench: Bench, length_s: float) -> Compared:
@@ -189,36 +211,39 @@ async def _lanes(bench: Bench, length_s: float) -> Compared:
 
 def foretold(measured: Sequence[Compared]) -> list[Compared]:
     """Each with what virtual time says of the same device, and that itself behind it."""
-    found = []
+    found, live = [], {LANES: beside_bulk, TENANTS: beside_flood, OPEN: beside_open_flood}
     for each in measured:
-        virtual = (beside_bulk if each.what == LANES else beside_flood)(SLEEPING)
+        virtual = live[each.what](SLEEPING)
         found += [replace(each, foretold_p99_ms=virtual.without.p99_ms)]
         found += [replace(virtual, device=f"{SLEEPING.name}, in virtual time")]
     return found
 
 
-def write_model(models: Path) -> None:
+def write_model(models: Path, is_open: bool) -> None:
     version = models / MODEL / "1"
     version.mkdir(parents=True)
     (version / "model.py").write_text(SLEEPER.format(fixed=SLEEPING.fixed_ms, row=SLEEPING.row_ms), encoding="utf-8")
     manifest = MANIFEST.format(batch=SLEEPING.rows, wait=MAX_WAIT_MS)
+    manifest += f"tenants: {{max_waiting: {QUOTA.max_waiting}}}\n" if is_open else ""
     (models / MODEL / "model.yaml").write_text(manifest, encoding="utf-8")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser("python -m benchmarks.fairness", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--seconds", type=float, default=SECONDS, help="of each of the four parts, after its warm-up")
+    parser.add_argument("--open", action="store_true", help="a flood that waits for no reply, beside quotas, alone")
     parser.add_argument("--virtual", action="store_true", help="in virtual time, without a worker")
     parser.add_argument("--json", type=Path, help="write the figures to this file, too")
     given = parser.parse_args()
     if given.virtual:
-        found = [each(device) for each in (beside_bulk, beside_flood) for device in (*DEVICES, *WITH_SLO)]
+        studies = (beside_open_flood,) if given.open else (beside_bulk, beside_flood, beside_open_flood)
+        found = [each(device) for each in studies for device in (*DEVICES, *WITH_SLO)]
     else:
         machine = Machine.here()
         with LocalKafka(benchmark=True) as kafka, scratch_folder() as scratch:
             models = Path(scratch) / "models"
-            write_model(models)
-            found = foretold(run(measure(kafka.bootstrap_servers, models, given.seconds)))
+            write_model(models, given.open)
+            found = foretold(run(measure(kafka.bootstrap_servers, models, given.seconds, given.open)))
         print(machine)
     print(table(found))
     if given.json:

@@ -9,7 +9,8 @@ from msgspec import Struct
 from headrace.sim_report import percentile_ms
 
 LANES, TENANTS = "interactive beside bulk", "nine tenants beside a flood"
-BOUNDS = {LANES: 1.3, TENANTS: 1.2}  # times the P99 without the neighbour
+OPEN = "nine tenants beside an open flood"  # by one that waits for no reply and has a quota
+BOUNDS = {LANES: 1.3, TENANTS: 1.2, OPEN: 1.2}  # times the P99 without the neighbour
 NOISE = 1.5  # a P99 without the neighbour so many times what virtual time foretells is the machine's, and tells nothing
 
 
@@ -35,6 +36,7 @@ class Compared(Struct, frozen=True):
         load: what they ask for, of the most rows a second that full batches could do.
         used: what ran in all beside the neighbour, of the same.
         slo_ms: the model's setting; what is free below it is the neighbour's, so that the bound is not kept with it.
+        refused: of what the neighbour asked for, what exceeded its quota; None where it has none.
         foretold_p99_ms: P99 without the neighbour, by virtual time; None for what is virtual itself.
     """
 
@@ -46,6 +48,7 @@ class Compared(Struct, frozen=True):
     used: float
     slo_ms: float | None = None
     foretold_p99_ms: float | None = None
+    refused: float | None = None
 
     @property
     def ratio(self) -> float:
@@ -73,8 +76,8 @@ class Compared(Struct, frozen=True):
 def table(found: Sequence[Compared]) -> str:
     """Markdown."""
     lines = [
-        "| | device | load | P50, P99 without, ms | beside, ms | P99 ratio | neighbour gets, of the rest | |",
-        "| " + "--- | " * 8,
+        "| | device | load | P50, P99 without, ms | beside, ms | P99 ratio | neighbour gets, of the rest | refused | |",
+        "| " + "--- | " * 9,
     ]
     for each in found:
         device = each.device if each.slo_ms is None else f"{each.device}, `slo_ms: {each.slo_ms:g}`"
@@ -86,6 +89,7 @@ def table(found: Sequence[Compared]) -> str:
             latencies,
             f"{each.ratio:.2f}",
             f"{each.of_the_rest:.0%}",
+            "" if each.refused is None else f"{each.refused:.0%}",
             each.verdict,
         )
         lines.append(f"| {' | '.join(cells)} |")

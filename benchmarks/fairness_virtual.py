@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from benchmarks.fairness_report import LANES, TENANTS, Compared, Figures
+from benchmarks.fairness_report import LANES, OPEN, TENANTS, Compared, Figures
 from headrace.sim_engine import End, Simulated, Simulation
 from headrace.sim_load import Load, Mix, make_trace
 from headrace.sim_ports import Governed
@@ -16,8 +16,9 @@ from headrace.sim_trace import Arrival, in_order
 from producer_sdk.topics import Lane
 from workers.backlog import Backlog, usual_requests
 from workers.batch import BatchRule
+from workers.quotas import quotas_of
 from workers.run_times import RunTimes
-from workers.runners.policies import BatchPolicy
+from workers.runners.policies import BatchPolicy, TenantPolicy
 from workers.slo import SloControl
 from workers.work import Batch, Work
 
@@ -27,6 +28,7 @@ INTERACTIVE, BULK = 0.4, 1.2  # of the most rows a second that full batches coul
 TENANTS_LOAD, TENANT_COUNT, TIMES = 0.6, 10, 100
 FLOODER = "t0"
 WINDOW = 400  # most requests of the flooding tenant that wait: its callers', or the gateway's, bound
+QUOTA = TenantPolicy(64)  # of one that has no such bound
 UNBOUNDED = 1 << 40
 
 
@@ -83,7 +85,14 @@ def beside_bulk(device: Device, load: float = INTERACTIVE, seed: int = 0) -> Com
     return _compared(LANES, device, load, own, bulk, lambda each: each.lane is Lane.INTERACTIVE)
 
 
-def beside_flood(device: Device, load: float = TENANTS_LOAD, seed: int = 0) -> Compared:
+def beside_open_flood(device: Device) -> Compared:
+    """The same, where the tenth waits for no reply, and each has a quota."""
+    return beside_flood(device, quota=QUOTA)
+
+
+def beside_flood(
+    device: Device, load: float = TENANTS_LOAD, seed: int = 0, quota: TenantPolicy | None = None
+) -> Compared:
     """Nine of ten tenants, while the tenth asks for as much as each of them, and for a hundred times as much."""
     traces = tenants(device.most_per_s, load, device.seconds, seed)
     own = in_order(each for name, arrivals in traces.items() if name != FLOODER for each in arrivals)
@@ -91,7 +100,9 @@ def beside_flood(device: Device, load: float = TENANTS_LOAD, seed: int = 0) -> C
     mixes = {"lanes": Mix.of(Lane.INTERACTIVE), "tenants": Mix.of(FLOODER)}
     flood = make_trace(Load(rate, device.seconds, seed=seed - 1, **mixes)).arrivals  # type: ignore[arg-type]
     share = load * (TENANT_COUNT - 1) / TENANT_COUNT
-    return _compared(TENANTS, device, share, own, flood, lambda each: each.tenant != FLOODER, before=traces[FLOODER])
+    what = TENANTS if quota is None else OPEN
+    before = traces[FLOODER]
+    return _compared(what, device, share, own, flood, lambda each: each.tenant != FLOODER, before, quota)
 
 
 def interactive(most_per_s: float, load: float, seconds: float, seed: int) -> Sequence[Arrival]:
@@ -117,24 +128,30 @@ def _compared(
     neighbour: Sequence[Arrival],
     is_own: Callable[[Arrival], bool],
     before: Sequence[Arrival] = (),
+    quota: TenantPolicy | None = None,
 ) -> Compared:
-    without, beside = (_run(device, in_order([*own, *other])) for other in (before, neighbour))
+    without, beside = (_run(device, in_order([*own, *other]), quota) for other in (before, neighbour))
     ran = sum(run.rows for run in beside.runs if WARM_UP_S <= run.began < device.seconds)
     used = ran / (device.seconds - WARM_UP_S) / device.most_per_s
-    figures = [
+    quiet, loud = (
         Figures.of(
             fate.latency_s if fate.end is End.ANSWERED else float("inf")
             for fate in each.fates
             if is_own(fate.arrival) and fate.arrival.at_s >= WARM_UP_S
         )
         for each in (without, beside)
-    ]
-    return Compared(what, device.name, load, *figures, used, device.slo_ms)
+    )
+    refused = None
+    if quota is not None:
+        refused = sum(fate.end is End.REFUSED for fate in beside.fates if not is_own(fate.arrival)) / len(neighbour)
+    return Compared(what, device.name, load, quiet, loud, used, device.slo_ms, refused=refused)
 
 
-def _run(device: Device, arrivals: Sequence[Arrival]) -> Simulated:
+def _run(device: Device, arrivals: Sequence[Arrival], quota: TenantPolicy | None) -> Simulated:
     times = RunTimes()
-    backlog = Windowed(usual_requests(device.rows), UNBOUNDED, BatchPolicy(slo_ms=device.slo_ms), times)
+    policy = BatchPolicy(slo_ms=device.slo_ms, tenants=quota)
+    kind = Windowed if quota is None else Backlog
+    backlog = kind(usual_requests(device.rows), UNBOUNDED, policy, times)
     rule = backlog.rule = BatchRule(device.rows, UNBOUNDED, MAX_WAIT_S)
 
     def bound(max_rows: int, max_wait_s: float) -> None:
@@ -143,4 +160,8 @@ def _run(device: Device, arrivals: Sequence[Arrival]) -> Simulated:
     governed = None
     if device.slo_ms is not None:
         governed = Governed(SloControl(device.slo_ms / 1000, device.rows, times), bound)
-    return Simulation(backlog, device.run_time, run_times=times, observer=times, governed=governed).run(arrivals)
+    quotas = quotas_of(policy, backlog.waiting_of)
+    simulation = Simulation(
+        backlog, device.run_time, run_times=times, observer=times, governed=governed, quotas=quotas
+    )  # fmt: skip
+    return simulation.run(arrivals)

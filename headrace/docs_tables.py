@@ -21,8 +21,9 @@ start with exit code 2; the message names the key and the value. Two kinds of va
 Kubernetes makes for a Service whose name begins with `headrace` (`HEADRACE_PORT=tcp://...`, `HEADRACE_SERVICE_HOST`),
 and those of other programs of headrace, so that one environment or file can serve all. Passwords are never shown.
 
-Besides these, `HEADRACE_DEBUG=1` (or `--debug`) shows tracebacks, and `HEADRACE_CACHE_DIR` is where the local Kafka is
-kept (`~/.cache/headrace`). Seconds are decimal numbers; sizes are in bytes.
+Besides these, `HEADRACE_DEBUG=1` (or `--debug`) shows tracebacks, and `HEADRACE_CACHE_DIR` (`~/.cache/headrace`) is
+where the local Kafka is kept, and what workers have learned of run times where a model's own folder is read-only.
+Seconds are decimal numbers; sizes are in bytes.
 """
 
 

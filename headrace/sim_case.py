@@ -15,6 +15,8 @@ from headrace.sim_times import RunTime
 from headrace.sim_trace import Arrival, Trace
 from workers.backlog import Backlog, usual_requests
 from workers.batch import BatchRule, RunTimesLike
+from workers.queue_policy import PRIORITY, priority_of
+from workers.quotas import quotas_of
 from workers.runners.policies import BatchPolicy
 from workers.slo import SloControl
 
@@ -43,7 +45,7 @@ class Site(Struct, frozen=True):
     Attributes:
         run_time: how long batches take.
         run_times: what the workers expect them to take.
-        policy: order and lanes, as in model.yaml.
+        policy: order, lanes and tenants, as in model.yaml.
         delays: what requests and batches take outside the device.
         max_batch_bytes, max_backlog_bytes: bounds of a worker.
         max_backlog_requests: another; None takes what its batch size suggests.
@@ -76,7 +78,7 @@ def cases_of(
 
 def simulate_case(trace: Trace, case: Case, site: Site) -> Simulated:
     """Live through the trace with these settings."""
-    shares = _by_worker(trace.arrivals, case.workers, site)
+    shares = _by_worker(_ranked(trace.arrivals, site.policy), case.workers, site)
     done = [_worker(case, site, number).run(arrivals) for number, arrivals in enumerate(shares)]
     fates = sorted((fate for each in done for fate in each.fates), key=lambda fate: fate.arrival.at_s)
     runs = tuple(run for each in done for run in each.runs)
@@ -102,10 +104,18 @@ def _worker(case: Case, site: Site, number: int) -> Simulation:
         site.run_time,
         run_times=site.run_times,
         governed=governed,
+        quotas=quotas_of(policy, backlog.waiting_of),
         replicas=case.replicas,
         delays=site.delays,
         seed=site.seed + number,
     )
+
+
+def _ranked(arrivals: Sequence[Arrival], policy: BatchPolicy) -> Sequence[Arrival]:
+    """With the levels that the policy gives them: it may have others than where they were recorded."""
+    if not any(arrival.priority for arrival in arrivals) and not policy.priority_levels:
+        return arrivals
+    return [replace(arrival, priority=priority_of(policy, {PRIORITY: arrival.priority})) for arrival in arrivals]
 
 
 def _by_worker(arrivals: Sequence[Arrival], workers: int, site: Site) -> list[list[Arrival]]:

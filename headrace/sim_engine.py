@@ -23,6 +23,7 @@ from producer_sdk.topics import Lane
 from producer_sdk.wire import Request
 from workers.batch import NOTHING_KNOWN, RunTimesLike
 from workers.commit import PartitionLedger
+from workers.quotas import Quotas
 from workers.work import Batch, Source, Work
 
 SLOTS = 2  # of a runner: one batch runs, one lies ready behind it
@@ -52,7 +53,7 @@ class End(StrEnum):
 
     ANSWERED = "answered"  # it ran; whether in time is another question
     EXPIRED = "expired"  # its deadline passed while it waited
-    REFUSED = "refused"  # it could not have made its deadline, and was told so before
+    REFUSED = "refused"  # told so before: it could not have made its deadline, or too many of its tenant waited
     WAITING = "waiting"  # it never ran: the rule left it behind
 
 
@@ -113,6 +114,7 @@ class Simulation:
     """One worker with `replicas` runners. Use it once.
 
     `observer` is told of each run as it ends, and `run_times` is asked when runners will be free, as the worker does.
+    `quotas` count what waits in `scheduler`.
     """
 
     def __init__(
@@ -123,6 +125,7 @@ class Simulation:
         run_times: RunTimesLike = NOTHING_KNOWN,
         observer: Observer | None = None,
         governed: Governed | None = None,
+        quotas: Quotas | None = None,
         replicas: int = 1,
         delays: Delays = Delays(),  # noqa: B008 (frozen)
         seed: int = 0,
@@ -132,6 +135,7 @@ class Simulation:
         self._run_times = run_times
         self._observer = observer
         self._governed = governed
+        self._quotas = quotas
         self._delays = delays
         self._random = Random(seed)
         self._runners = [_Runner() for _ in range(replicas)]
@@ -206,7 +210,10 @@ class Simulation:
                     break
                 work = waiting.popleft()
                 work.arrived = now
-                self._scheduler.add(work)
+                if self._quotas is not None and self._quotas.admit([work])[1]:
+                    self._finish([work], End.REFUSED, now)
+                else:
+                    self._scheduler.add(work)
 
     def _free_at(self, now: float) -> float:
         return min(runner.expected_free_at(now) for runner in self._runners)

@@ -18,6 +18,7 @@ from producer_sdk.records import decode_record
 from producer_sdk.tensors import Tensor
 from producer_sdk.topics import Topics, check_model_name, derived_id
 from producer_sdk.wire import Request, Undecodable
+from workers.queue_policy import PRIORITY, priority_of
 from workers.runners.engine import ModelSpec, TensorSpec
 from workers.runners.load import make_engine
 from workers.shapes import Fit, Shapes
@@ -33,13 +34,14 @@ class Recorded(Struct, frozen=True):
 class Reader:
     """Reads records of one model's request topics as arrivals, at their epoch seconds. Pure.
 
-    `spec` None: no model directory is at hand. A request then has the rows of its first input, costs its rows, and
-    shares batches with those of the same shapes.
+    `spec` None: no model directory is at hand. A request then has the rows of its first input, costs its rows, shares
+    batches with those of the same shapes, and has the priority level that it names.
     """
 
     def __init__(self, topics: Topics, model: str, spec: ModelSpec | None) -> None:
         self._lanes = topics.lanes(model)
         self._deadline_s = None if spec is None else spec.default_deadline_s
+        self._policy = None if spec is None else spec.batching
         self._shapes = None
         if spec is not None:
             self._shapes = Shapes(signature_of(spec), spec.max_batch_size, spec.batching.cost)
@@ -51,6 +53,7 @@ class Reader:
             request = decode_record(record.value, record.headers, fallback_id, record.timestamp)
             if not isinstance(request, Request):
                 return None
+            priority = self._priority(request)
             fit = _fit(request.inputs) if self._shapes is None else self._shapes.fit(request.inputs)
         except (Undecodable, InvalidRequest):
             return None
@@ -66,7 +69,15 @@ class Reader:
             deadline_s,
             fit.bucket,
             request.tenant,
+            priority,
         )
+
+    def _priority(self, request: Request) -> int:
+        """What level it has, or asks for where nobody says which there are; raises InvalidRequest as workers do."""
+        if self._policy is not None:
+            return priority_of(self._policy, request.parameters)
+        asked = request.parameters.get(PRIORITY, 0)
+        return asked if type(asked) is int and asked > 0 else 0
 
 
 async def record_trace(

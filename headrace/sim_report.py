@@ -19,7 +19,7 @@ class Share(Struct, frozen=True):
         in_time: share of them that were answered within their deadline, from 0 to 1.
         late: ran, but were answered behind their deadline.
         expired: not run, since their deadline passed while they waited.
-        refused: not run, since they could not have made their deadline.
+        refused: not run, since they could not have made their deadline, or as many of their tenant waited as may.
         waiting: never run.
     """
 

@@ -8,8 +8,10 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from producer_sdk.topics import Lane
+from workers.shapes import Bucket
 
 FORMAT = 1
 
@@ -67,7 +69,8 @@ class _Head(Struct, frozen=True):
 
 def save_trace(trace: Trace, path: Path) -> None:
     """Write a head, then a line for each arrival. Raises OSError."""
-    lines = [msgspec.json.encode(_Head(FORMAT, trace.source)), *map(msgspec.json.encode, trace.arrivals), b""]
+    arrivals = [replace(each, bucket=_plain(each.bucket)) for each in trace.arrivals]
+    lines = [msgspec.json.encode(_Head(FORMAT, trace.source)), *map(msgspec.json.encode, arrivals), b""]
     path.write_bytes(b"\n".join(lines))
 
 
@@ -93,7 +96,7 @@ def _arrivals(lines: Iterable[bytes], path: Path) -> Iterator[Arrival]:
     for number, line in enumerate(lines, 2):
         if line.strip():
             arrival = _decoded(line, Arrival, path, number)
-            yield msgspec.structs.replace(arrival, bucket=hashable(arrival.bucket))
+            yield replace(arrival, bucket=hashable(arrival.bucket))
 
 
 def _decoded(line: bytes, kind: Any, path: Path, number: int) -> Any:
@@ -105,4 +108,11 @@ def _decoded(line: bytes, kind: Any, path: Path, number: int) -> Any:
 
 def hashable(bucket: object) -> object:
     """A bucket as it was before JSON made lists of its tuples."""
+    if isinstance(bucket, dict):
+        return Bucket(hashable(bucket.get("exact", [])), hashable(bucket.get("sizes", [])))  # type: ignore[arg-type]
     return tuple(map(hashable, bucket)) if isinstance(bucket, list) else bucket
+
+
+def _plain(bucket: object) -> object:
+    """A bucket as JSON, in which those that are padded can be told from the others."""
+    return {"exact": bucket.exact, "sizes": bucket.sizes} if isinstance(bucket, Bucket) and bucket.sizes else bucket

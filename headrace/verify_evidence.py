@@ -13,8 +13,8 @@ from headrace.verify_facts import Accepted, Buried, History, Moved, Told
 from producer_sdk.broker import TopicPartition
 from producer_sdk.errors import Code
 
-# A second outcome beside one of these contradicts nothing: time, the caller or a crash may overtake a result.
-EXCUSED = frozenset((Code.DEADLINE_EXCEEDED, Code.CANCELLED, Code.RUNNER_CRASHED))
+# A second outcome beside one of these contradicts nothing: time, the caller, a crash or a quota may overtake a result.
+EXCUSED = frozenset((Code.DEADLINE_EXCEEDED, Code.CANCELLED, Code.RUNNER_CRASHED, Code.QUOTA_EXCEEDED))
 
 Place = tuple[TopicPartition, int]
 Came = TypeVar("Came", Moved, Buried)

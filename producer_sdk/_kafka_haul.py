@@ -13,6 +13,7 @@ from aiokafka import TopicPartition as KafkaPartition
 from aiokafka.consumer.fetcher import READ_COMMITTED, FetchResult, PartitionRecords
 from aiokafka.errors import CorruptRecordException
 
+from ._kafka_batches import Batches
 from ._read_record import ReadRecord
 
 
@@ -27,6 +28,7 @@ class Hauled:
     def __init__(self, held: PartitionRecords) -> None:
         self.next_fetch_offset: int = held.next_fetch_offset
         self.failed = False
+        held._records_iterator = None  # which holds `held`: what was fetched would stay until garbage is collected
         self._held = held
         self._batch: Any = None
         self._records: Iterator[Any] = iter(())
@@ -78,7 +80,7 @@ class Hauled:
         held = self._held
         while held._records.has_next():
             batch = held._records.next_batch()
-            if held._check_crcs and not batch.validate_crc():
+            if held._check_crcs and not _is_sound(held._records, batch):
                 raise CorruptRecordException(f"Invalid CRC - {held._tp}")
             if (batch.is_control_batch or batch.producer_id is not None) and self._is_left_out(batch):
                 self.next_fetch_offset = batch.next_offset
@@ -98,6 +100,11 @@ class Hauled:
             if batch.is_transactional and batch.producer_id in held._aborted_producers:
                 return True
         return bool(batch.is_control_batch)
+
+
+def _is_sound(batches: Any, batch: Any) -> bool:
+    sound: bool = batches.is_sound(batch) if type(batches) is Batches else batch.validate_crc()
+    return sound
 
 
 def haul(consumer: Any, wanted: Sequence[KafkaPartition], most: int) -> dict[KafkaPartition, Sequence[Any]]:

@@ -25,6 +25,7 @@ from aiokafka.partitioner import murmur2
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from ._kafka_faults import KAFKA_FAULTS, in_words, no_connection
+from ._kafka_frames import read_frames
 from ._kafka_metadata import renew_metadata
 from ._kafka_options import KafkaOptions
 from .broker import BrokerError, NoSuchPlace, Outgoing
@@ -68,6 +69,7 @@ class Session:
             max_batch_size=options.max_record_bytes,
             max_request_size=options.max_record_bytes,
         )
+        read_frames(self.producer.client)
         self._name = bootstrap_servers
         self._options = options
         self._accumulator = self.producer._message_accumulator

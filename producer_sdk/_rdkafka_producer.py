@@ -56,7 +56,7 @@ class RdProducer:
         session = self._sessions.usable or await self._sessions.renewed()
         if partition is None or partition >= session.topics.get(topic, 0):
             partition = self._place(topic, await session.partitions(topic, partition), record, partition)
-        sending = Sending(session, 1)
+        sending = Sending(session)
         await self._send(session, topic, partition, (record,), sending)
         return RdAcknowledged(sending, topic, record)
 
@@ -69,7 +69,7 @@ class RdProducer:
         session = self._sessions.usable or await self._sessions.renewed()
         if partition >= session.topics.get(topic, 0):
             await session.partitions(topic, partition)
-        sending = Sending(session, len(records))
+        sending = Sending(session)
         await self._send(session, topic, partition, records, sending)
         try:
             _, offset = await sending.done

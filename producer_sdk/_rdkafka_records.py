@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 from confluent_kafka import KafkaError
@@ -15,20 +17,7 @@ from ._read_record import ReadRecord
 from .broker import Record, TopicPartition
 
 log = logging.getLogger(__name__)
-
-
-def record_of(message: Any) -> ReadRecord:
-    """The record that a message holds. Raises SystemError where a header name is not UTF-8."""
-    headers = message.headers() or ()
-    return ReadRecord(
-        message.topic(),
-        message.partition(),
-        message.offset(),
-        message.timestamp()[1],
-        message.key(),
-        message.value(),
-        headers,
-    )
+_place = attrgetter("topic", "partition")
 
 
 class Haul:
@@ -52,23 +41,37 @@ class Haul:
 def sorted_out(messages: Sequence[Any]) -> Haul:
     """What lies in messages of one `consume`."""
     haul = Haul()
-    records = haul.records
-    topic, partition = "", -1
-    for message in messages:
-        if message.error() is not None:
+    if no_records := [message for message in messages if message.error() is not None]:
+        for message in no_records:
             _note(haul, message)
-            continue
-        try:
-            record = record_of(message)
-        except SystemError:
-            record = _stand_in(message)
-        if record.partition != partition or record.topic != topic:
-            topic, partition = record.topic, record.partition
-            append = records.setdefault(TopicPartition(topic, partition), []).append
-        append(record)
-        haul.nbytes += len(record.value or b"")
-        haul.count += 1
+        messages = [message for message in messages if message.error() is None]
+    records = records_of(messages)
+    haul.count = len(records)
+    haul.nbytes = sum([len(record.value or b"") for record in records])
+    for place, some in groupby(records, _place):
+        haul.records.setdefault(TopicPartition(*place), []).extend(some)
     return haul
+
+
+def records_of(messages: Sequence[Any]) -> list[Record]:
+    """The records that messages hold, one for each."""
+    try:
+        return [
+            ReadRecord(
+                message.topic(),
+                message.partition(),
+                message.offset(),
+                message.timestamp()[1],
+                message.key(),
+                message.value(),
+                message.headers() or (),
+            )
+            for message in messages
+        ]
+    except SystemError:  # a header name that is not UTF-8
+        if len(messages) == 1:
+            return [_stand_in(messages[0])]
+        return [record for message in messages for record in records_of([message])]
 
 
 def _note(haul: Haul, message: Any) -> None:

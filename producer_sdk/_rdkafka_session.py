@@ -1,4 +1,4 @@
-"""One confluent producer from its start to its end, with the thread that takes its delivery reports.
+"""One confluent producer from its start to its end; the event loop asks it for its delivery reports.
 
 librdkafka keeps the order over faults that pass. After a fatal fault it sends nothing more, and after a record that was
 not acknowledged in time what it holds is unknown: so a session ends with either, and the producer opens another.
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import chain, repeat
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
@@ -20,7 +21,10 @@ from ._rdkafka_faults import GONE_PLACE, RDKAFKA_FAULTS, in_words
 from ._rdkafka_settings import connection, producer_settings
 from .broker import BrokerError, NoSuchPlace, Outgoing
 
-_POLL_S = 0.1
+# A thread that waits for reports takes the interpreter from the loop for each of them: three times the CPU of looking.
+_LOOK_S, _LONGEST_LOOK_S = 0.001, 0.02  # while a report is missing
+_IDLE_LOOK_S = 0.25  # for what librdkafka says of itself
+_SLOWER = 1.25
 _PURGE_S = 1.0
 GRACE_S = 2 * _PURGE_S + 1.0  # how much longer than its time a session may take to close
 _ENDING = frozenset([KafkaError._MSG_TIMED_OUT, KafkaError._TIMED_OUT, KafkaError._PURGE_QUEUE,
@@ -28,41 +32,36 @@ _ENDING = frozenset([KafkaError._MSG_TIMED_OUT, KafkaError._TIMED_OUT, KafkaErro
 
 
 class Sending:
-    """Records whose acknowledgements are awaited together; `done` gets the offset of the first record.
+    """Records of one partition whose acknowledgements are awaited together; `done` gets the place of the first.
 
-    The reports arrive in the session's thread, which hands over what is complete once for all that came together.
+    The report of the last one ends it. An idempotent producer writes a partition's records in the order in which it got
+    them, so by then those before it are written, or the report of a failure has come. For these a method of C notes the
+    first report of each kind: it costs half of what a function of ours would.
     """
 
-    __slots__ = ("_left", "_session", "done", "error", "first")
+    __slots__ = ("_reports", "_session", "done", "note")
 
-    def __init__(self, session: Session, count: int) -> None:
+    def __init__(self, session: Session) -> None:
         self._session = session
-        self._left = count
+        self._reports: dict[Any, Any] = {}  # by error, None is success
+        self.note = self._reports.setdefault
         self.done: asyncio.Future[tuple[int, int]] = session.loop.create_future()
-        self.error: Any = None
-        self.first: tuple[int, int] | None = None
 
     def delivered(self, error: Any, message: Any) -> None:
-        """One record's report; called in the thread."""
-        if error is not None:
-            self.error = self.error or error
-        elif self.first is None:
-            self.first = message.partition(), message.offset()
-        self._left -= 1
-        if not self._left:
-            self._session.completed.append(self)
-
-    def settle(self) -> None:
+        """The report of the last record."""
+        self.note(error, message)
         if self.done.done():
             return
-        if self.error is None and self.first is not None:
-            self.done.set_result(self.first)
+        error = next((each for each in self._reports if each is not None), None)
+        if error is None:
+            first = self._reports[None]
+            self.done.set_result((first.partition(), first.offset()))
             return
-        if self.error.code() in _ENDING or self.error.fatal():
+        if error.code() in _ENDING or error.fatal():
             self._session.broken = True
-        if self.error.code() in GONE_PLACE:
+        if error.code() in GONE_PLACE:
             self._session.topics.clear()
-        self.done.set_exception(KafkaException(self.error))
+        self.done.set_exception(KafkaException(error))
         self.done.exception()  # who does not wait for it wants no log entry
 
 
@@ -77,11 +76,9 @@ class Session:
         self._name = bootstrap_servers
         self._options = options
         self._producer: Any = None
-        self._thread = threading.Thread(target=self._run, name="headrace-producer", daemon=True)
-        self.completed: list[Sending] = []  # by the thread, until it tells the loop
-        self._closing_s: float | None = None
-        self._ended: asyncio.Future[None] = self.loop.create_future()
-        self._room = asyncio.Event()
+        self._look_s = _IDLE_LOOK_S
+        self._next_look: asyncio.TimerHandle | None = None
+        self._reported = asyncio.Event()
 
     async def open(self) -> None:
         """Connect and learn all topics. Raises BrokerError."""
@@ -89,7 +86,7 @@ class Session:
             self.topics = await asyncio.to_thread(self._connect)
         except KafkaException as err:
             raise BrokerError(f"no connection to Kafka at {self._name}: {in_words(err)}") from err
-        self._thread.start()
+        self._look_in(_IDLE_LOOK_S)
 
     async def partitions(self, topic: str, partition: int | None) -> int:
         """How many partitions the topic has. One that is not known is looked for once more: topics grow.
@@ -101,7 +98,9 @@ class Session:
         known = self.topics.get(topic, 0)
         if known <= (partition or 0):
             try:
-                cluster = await asyncio.to_thread(self._producer.list_topics, timeout=self._options.send_timeout_s)
+                cluster = await asyncio.to_thread(
+                    self._open_producer().list_topics, timeout=self._options.send_timeout_s
+                )
             except RDKAFKA_FAULTS as err:
                 raise BrokerError(f"Kafka at {self._name} did not list its topics: {in_words(err)}") from err
             self.topics = counts(cluster)
@@ -119,30 +118,79 @@ class Session:
             BrokerError: there came no room.
             KafkaException: a record was refused; those behind it are not sent.
         """
-        delivered, produce = sending.delivered, self._producer.produce
-        for key, value, headers, timestamp_ms in records:
+        produce = self._open_producer().produce
+        reports: Iterable[Any] = chain(repeat(sending.note, len(records) - 1), (sending.delivered,))
+        for (key, value, headers, timestamp_ms), report in zip(records, reports, strict=True):
             while True:
                 try:
-                    produce(topic, value, key, partition, delivered, delivered, timestamp_ms or 0,
+                    produce(topic, value, key, partition, report, report, timestamp_ms or 0,
                             list(headers) if headers else None)  # fmt: skip
                     break
                 except BufferError:
                     await self._has_room(topic)
-
-    async def _has_room(self, topic: str) -> None:
-        self._room.clear()
-        try:
-            async with asyncio.timeout(self._options.send_timeout_s):
-                await self._room.wait()
-        except TimeoutError as err:
-            raise BrokerError(f"the record for topic {topic!r} found no room in the buffer: no answer in time") from err
+        self._look_soon()
 
     async def close(self, timeout_s: float) -> None:
         """Flush and close within the time; what is unacknowledged then fails."""
-        self._closing_s = timeout_s
-        if self._thread.ident is None:
+        if self._producer is None:
             return
-        await asyncio.wait({self._ended}, timeout=timeout_s + 2 * _PURGE_S)
+        try:
+            if not await self._is_emptied(timeout_s):
+                self._producer.purge(blocking=False)
+                await self._is_emptied(_PURGE_S)
+        finally:
+            self.broken = True
+            if self._next_look is not None:
+                self._next_look.cancel()
+            ended = self._end()
+        await asyncio.wait({ended}, timeout=_PURGE_S)
+
+    def _open_producer(self) -> Any:
+        if self._producer is None:
+            raise BrokerError(f"the producer of Kafka at {self._name} is stopped")
+        return self._producer
+
+    async def _has_room(self, topic: str) -> None:
+        try:
+            async with asyncio.timeout(self._options.send_timeout_s):
+                await self._news()
+        except TimeoutError as err:
+            raise BrokerError(f"the record for topic {topic!r} found no room in the buffer: no answer in time") from err
+
+    async def _is_emptied(self, timeout_s: float) -> bool:
+        """Whether all is reported within the time."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                while len(self._producer):
+                    await self._news()
+        except TimeoutError:
+            return False
+        return True
+
+    async def _news(self) -> None:
+        """Wait until a report has come."""
+        self._reported.clear()
+        self._look_soon()
+        await self._reported.wait()
+
+    def _end(self) -> asyncio.Future[None]:
+        """Let go of the producer in a thread, for librdkafka then waits for its own."""
+        held, self._producer = [self._producer], None
+        ended: asyncio.Future[None] = self.loop.create_future()
+
+        def has_ended() -> None:
+            if not ended.done():
+                ended.set_result(None)
+
+        def let_go() -> None:
+            held.clear()
+            try:
+                self.loop.call_soon_threadsafe(has_ended)
+            except RuntimeError:
+                pass  # the loop has ended with the program
+
+        threading.Thread(target=let_go, name="headrace-producer", daemon=True).start()
+        return ended
 
     def _connect(self) -> dict[str, int]:
         self._producer = ConfluentProducer(
@@ -159,42 +207,24 @@ class Session:
         if error.fatal():
             self.broken = True
 
-    def _run(self) -> None:
-        """Take delivery reports until the session is closed; the producer ends with this thread."""
-        producer = self._producer
+    def _look(self) -> None:
+        """Take the reports that have come, and look again: soon while some are missing, later the longer none comes."""
+        came = 0
         try:
-            while self._closing_s is None:
-                producer.poll(_POLL_S)
-                self._tell()
-            self._flush(producer)
-        except RuntimeError:
-            pass  # the loop has ended with the program
-        finally:
-            self._producer = None
-            del producer
-            try:
-                self.loop.call_soon_threadsafe(self._is_ended)
-            except RuntimeError:
-                pass  # likewise
+            came = self._producer.poll(0)
+        finally:  # whatever a callback raises
+            is_idle = not len(self._producer)
+            if came or is_idle:
+                self._reported.set()
+            soon_s = _LOOK_S if came else min(_LONGEST_LOOK_S, self._look_s * _SLOWER)
+            self._look_in(_IDLE_LOOK_S if is_idle else soon_s)
 
-    def _flush(self, producer: Any) -> None:
-        producer.flush(self._closing_s)
-        if len(producer):
-            producer.purge()
-            producer.flush(_PURGE_S)
-        self._tell()
+    def _look_soon(self) -> None:
+        if self._look_s > _LOOK_S:
+            self._look_in(_LOOK_S)
 
-    def _tell(self) -> None:
-        if self.completed:
-            completed, self.completed = self.completed, []
-            self.loop.call_soon_threadsafe(self._settle, completed)
-
-    def _settle(self, completed: Sequence[Sending]) -> None:
-        for sending in completed:
-            sending.settle()
-        self._room.set()
-
-    def _is_ended(self) -> None:
-        self.broken = True
-        if not self._ended.done():
-            self._ended.set_result(None)
+    def _look_in(self, seconds: float) -> None:
+        if self._next_look is not None:
+            self._next_look.cancel()
+        self._look_s = seconds
+        self._next_look = self.loop.call_later(seconds, self._look)

@@ -24,7 +24,7 @@ from .broker import TopicPartition
 
 _POLL_S = 0.02  # how long a question of the loop may wait
 _FULL_S = 0.1
-_LOOK_S = 0.5
+_LOOK_S, _LOOK_AGAIN_S = 0.5, 0.05  # at the ends of partitions: without news, and with news
 _LEAVE_S = 1.0
 _HAUL = 512
 _PARKED, _MOST_PARKED = 1024, 1280
@@ -63,6 +63,7 @@ class ConsumingThread(threading.Thread):
         self._alone = alone
         self._commands: deque[Callable[[], None]] = deque()
         self._looked_at = 0.0
+        self._unseen: set[TopicPartition] = set()  # what came of them since may have moved their ends
         self._awake = threading.Event()
         self._stopping = False
         self._failed = False
@@ -82,7 +83,9 @@ class ConsumingThread(threading.Thread):
     def took(self, count: int) -> None:
         """There is room for so many more; called by the loop."""
         self.done += count
-        self._awake.set()
+        parked = self.given - self.done - self.exempt
+        if parked <= _PARKED // 2 and parked * self._bytes_each <= _PARKED_BYTES // 2:  # many in one go cost least
+            self._awake.set()
 
     def call(self, command: Callable[[], T]) -> asyncio.Future[T]:
         """Have something done between two polls, unless nobody waits for it any more; called by the loop."""
@@ -144,8 +147,7 @@ class ConsumingThread(threading.Thread):
             messages = self._consumer.consume(1, 0)
         if messages:
             self._hand_over(messages)
-        elif time.monotonic() - self._looked_at > _LOOK_S:
-            self._looked_at = time.monotonic()
+        elif self._unseen or time.monotonic() - self._looked_at > _LOOK_S:
             self._give(self._highest(Haul(), self._assignment()))
 
     def _is_left_alone(self, parked: int) -> bool:
@@ -157,21 +159,30 @@ class ConsumingThread(threading.Thread):
             self._commands.popleft()()
 
     def _arrived(self, room: int) -> list[Any]:
-        """Waits for the first only: `consume` would wait until all have come."""
+        """Waits for the first only: `consume` would wait until all have come.
+
+        Each call lets go of the interpreter and has to wait until the loop does: so first the one that often suffices.
+        """
+        most = min(_HAUL, room)
+        if messages := self._consumer.consume(most, 0):
+            return list(messages)
         first = self._consumer.poll(_POLL_S)
-        if first is None:
-            return []
-        return [first, *self._consumer.consume(min(_HAUL, room), 0)]
+        return [] if first is None else [first, *self._consumer.consume(most, 0)]
 
     def _hand_over(self, messages: list[Any]) -> None:
         haul = sorted_out(messages)
         self.given += haul.count
         if haul.count:
             self._bytes_each = haul.nbytes / haul.count
-        self._give(self._highest(haul, haul.records.keys() | haul.ends.keys()))
+        self._unseen |= haul.records.keys() | haul.ends.keys()
+        if time.monotonic() - self._looked_at > _LOOK_AGAIN_S:
+            self._highest(haul, self._unseen & self._assignment())
+        self._give(haul)
 
     def _highest(self, haul: Haul, partitions: Iterable[TopicPartition]) -> Haul:
         """With the ends of partitions as of the last fetch."""
+        self._looked_at = time.monotonic()
+        self._unseen = set()
         for partition in partitions:
             _, end = self._consumer.get_watermark_offsets(KafkaPartition(*partition), cached=True)
             if end >= 0:

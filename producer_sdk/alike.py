@@ -32,19 +32,21 @@ Note = TypeVar("Note")
 
 
 class _Part(NamedTuple):
-    """One tensor: the bytes that come before its own, which begin after `behind` of all `nbytes`."""
+    """One tensor, whose bytes begin after `behind` of all `nbytes`, and what comes before those of the `following`."""
 
-    before: bytes
     behind: int
     name: str
     datatype: Datatype
     shape: tuple[int, ...]
     nbytes: int
+    following: bytes
 
 
 class _Kind(NamedTuple, Generic[Note]):
-    """What such requests have in common."""
+    """What such requests have in common, from the return address on: so many bytes that begin so."""
 
+    nbytes: int
+    begins: bytes
     parts: tuple[_Part, ...]
     reply_to: ReplyTo | None
     tenant: str | None
@@ -62,6 +64,7 @@ class Kinds(Generic[Note]):
 
     def __init__(self) -> None:
         self._kinds: dict[tuple[int, bytes], _Kind[Note]] = {}
+        self._last: _Kind[Note] | None = None  # most are of the kind of the one before: then no key has to be made
         self._misses = 0
 
     def recall(self, value: bytes) -> tuple[Request, Note] | None:
@@ -70,16 +73,19 @@ class Kinds(Generic[Note]):
         if head is None:
             return None
         id, deadline_ms, at = head
-        kind = self._kinds.get((len(value) - at, value[at : at + _KEY_BYTES + (value[at] & 0x1F)]))
-        if kind is None:
-            return None
-        view, inputs = memoryview(value), {}
-        parts, reply_to, tenant, version, parameters, outputs, note = kind
-        for before, behind, name, datatype, shape, nbytes in parts:
-            if not value.startswith(before, at):
+        kind = self._last
+        if kind is None or len(value) - at != kind.nbytes or not value.startswith(kind.begins, at):
+            kind = self._kinds.get(_key(value, at))
+            if kind is None or not value.startswith(kind.begins, at):
                 return None
+            self._last = kind
+        _, _, parts, reply_to, tenant, version, parameters, outputs, note = kind
+        view, inputs = memoryview(value), {}
+        for behind, name, datatype, shape, nbytes, following in parts:
             inputs[name] = Tensor(datatype, shape, view[at + behind : at + nbytes])
             at += nbytes
+            if following and not value.startswith(following, at):
+                return None
         return Request(id, inputs, _MSGPACK, deadline_ms, reply_to, tenant, version, parameters, outputs), note
 
     def learn(self, value: bytes, request: Request, note: Note) -> None:
@@ -93,8 +99,12 @@ class Kinds(Generic[Note]):
         if kind is not None:
             if len(self._kinds) >= MAX_KINDS:
                 del self._kinds[next(iter(self._kinds))]
-            # A text of up to 31 bytes has its length in the last bits of its first.
-            self._kinds[len(value) - end, value[end : end + _KEY_BYTES + (value[end] & 0x1F)]] = kind
+            self._kinds[_key(value, end)] = self._last = kind
+
+
+def _key(value: bytes, at: int) -> tuple[int, bytes]:
+    """What kinds are found by. A text of up to 31 bytes has its length in the last bits of its first."""
+    return len(value) - at, value[at : at + _KEY_BYTES + (value[at] & 0x1F)]
 
 
 def _read_head(value: bytes) -> tuple[str, int | None, int] | None:
@@ -111,7 +121,8 @@ def _read_head(value: bytes) -> tuple[str, int | None, int] | None:
             return None
         at, end = 4, 4 + value[3]
     id = value[at:end]
-    if id.strip(_ID_BYTES) or id in _NO_IDS or end - at > _MAX_ID_BYTES:
+    length = end - at
+    if id.strip(_ID_BYTES) or (length < 3 and id in _NO_IDS) or length > _MAX_ID_BYTES:
         return None
     kind = value[end]
     if kind == 0xC0:
@@ -124,19 +135,29 @@ def _read_head(value: bytes) -> tuple[str, int | None, int] | None:
 
 def _kind_of(value: bytes, at: int, request: Request, note: Note) -> _Kind[Note] | None:
     """What others may have in common with a request that was read from `value`; None where nothing can be said."""
-    parts, length = [], 0
+    began, parts, heads, length = at, [], [], 0
     for name, tensor in request.inputs.items():
         start = _place(tensor.data, value)
         if start is None or start <= at:
             return None
         end, behind = start + len(tensor.data), start - at
-        parts.append(_Part(value[at:start], behind, name, tensor.datatype, tensor.shape, end - at))
+        parts.append(_Part(behind, name, tensor.datatype, tensor.shape, end - at, b""))
+        heads.append(value[at:start])
         length += behind
         at = end
     if not parts or length > MAX_KIND_BYTES or at != len(value):
         return None
+    whole = tuple([part._replace(following=head) for part, head in zip(parts, [*heads[1:], b""], strict=True)])
     return _Kind(
-        tuple(parts), request.reply_to, request.tenant, request.version, request.parameters, request.outputs, note
+        at - began,
+        heads[0],
+        whole,
+        request.reply_to,
+        request.tenant,
+        request.version,
+        request.parameters,
+        request.outputs,
+        note,
     )
 
 

@@ -9,7 +9,8 @@ try:
     import confluent_kafka  # noqa: F401 - to say what is missing before anything else fails
 except ImportError as err:
     raise Misconfigured(
-        'kafka_client librdkafka needs the package confluent-kafka: pip install "headrace[librdkafka]"'
+        "the Kafka client librdkafka needs the package confluent-kafka: install headrace[librdkafka], "
+        "or of the SDK alone headrace-sdk[librdkafka]"
     ) from err
 
 from ._rdkafka_admin import RdAdmin

@@ -100,6 +100,10 @@ class Backlog(WaitingRoom):
         apart = sum([work.lane is lane for work in self._apart]) if self._apart else 0
         return len(self._next.queues[lane]) + apart
 
+    def waiting_of(self, lane: Lane, tenant: str | None) -> int:
+        """Requests of one tenant that wait in a lane, those that run alone left out."""
+        return self._next.queues[lane].waiting_of(tenant)
+
     def add(self, work: Work) -> None:
         """A request waits from now on."""
         expires = work.expires

@@ -53,6 +53,10 @@ class LaneQueue:
     def nbytes(self) -> int:
         return sum([line.nbytes for lines in self.buckets.values() for line in lines.values()])
 
+    def waiting_of(self, tenant: str | None) -> int:
+        """Requests of one tenant."""
+        return sum([len(lines[tenant]) for lines in self.buckets.values() if tenant in lines])
+
     def entries(self) -> Iterator[Entry]:
         """All that wait, in no order."""
         for lines in self.buckets.values():

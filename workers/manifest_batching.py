@@ -10,13 +10,13 @@ from msgspec import Meta
 from producer_sdk.topics import Lane
 
 from .cost import check_cost
-from .manifest_queues import PLAIN_QUEUE_KEYS, read_levels, read_plain_queue, read_queue
+from .manifest_queues import PLAIN_QUEUE_KEYS, read_levels, read_plain_queue, read_queue, read_tenants
 from .manifest_values import Wrong, convert, unknown
 from .runners.engine import TensorSpec
 from .runners.policies import LANES, BatchPolicy, LanePolicy, Overdue, QueuePolicy
 
 BATCHING_KEYS = frozenset(
-    {"cost", "dynamic_batching", "lanes", "max_cost", "preferred_batch_size", "slo_ms", *PLAIN_QUEUE_KEYS}
+    {"cost", "dynamic_batching", "lanes", "max_cost", "preferred_batch_size", "slo_ms", "tenants", *PLAIN_QUEUE_KEYS}
 )
 _TRITON = frozenset(
     {
@@ -49,6 +49,7 @@ def read_batching(content: Mapping[str, Any], settings: dict[str, Any]) -> Itera
         lambda: _read_cost(content, settings, policy),
         lambda: _read_slo(content, policy),
         lambda: _read_queues(content, triton, policy),
+        lambda: _read_tenants(content, policy),
         lambda: _read_order(triton, policy),
         lambda: _read_lanes(content, policy),
     )
@@ -136,12 +137,19 @@ def _read_queues(content: Mapping[str, Any], triton: Mapping[str, Any], policy: 
     yield from ()
 
 
+def _read_tenants(content: Mapping[str, Any], policy: dict[str, Any]) -> Iterator[Wrong]:
+    policy["tenants"] = read_tenants(content)
+    yield from ()
+
+
 def _read_order(triton: Mapping[str, Any], policy: dict[str, Any]) -> Iterator[Wrong]:
     path = "dynamic_batching.preserve_ordering"
     if not convert(path, triton.get("preserve_ordering", False), bool):
         return
     if policy.get("priority_levels"):
         raise Wrong(path, "contradicts priority_levels, which let requests overtake each other: remove one")
+    if policy.get("tenants"):
+        raise Wrong(path, "contradicts tenants: in the order of arrival they are not told apart: remove one")
     queue: QueuePolicy = policy.get("queue", QueuePolicy())
     may_be_overdue = queue.queue_timeout_s is not None or queue.allow_timeout_override
     if may_be_overdue and queue.overdue is not Overdue.DROP:

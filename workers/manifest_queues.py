@@ -1,4 +1,4 @@
-"""The keys of a `model.yaml` on how long requests may wait, by priority, in both vocabularies. Pure."""
+"""The keys of a `model.yaml` on how long requests may wait, by priority, and how many of a tenant. Pure."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from .manifest_values import Wrong, convert, unknown
-from .runners.policies import Overdue, QueuePolicy
+from .runners.policies import Overdue, QueuePolicy, TenantPolicy
 
 PLAIN_QUEUE_KEYS = frozenset({"max_queue_size", "overdue", "queue_timeout_s"})
 _TRITON = frozenset({"allow_timeout_override", "default_timeout_microseconds", "max_queue_size", "timeout_action"})
 _ACTIONS = {"REJECT": Overdue.DROP, "DELAY": Overdue.INCLUDE}
 _Size = Annotated[int, Meta(ge=0, le=2**31)]
+_ByTenant = Annotated[dict[str, Any], Meta(description="`TENANT: NUMBER` lines")]
+_TENANTS = frozenset({"max_waiting", "max_waiting_of"})
 _ByLevel = Annotated[dict[Any, Any], Meta(description="`LEVEL: {...}` lines")]
 _Levels = Annotated[int, Meta(ge=0, le=1000)]
 
@@ -72,3 +74,19 @@ def read_levels(triton: Mapping[str, Any]) -> dict[str, Any]:
             raise Wrong(path, f"{name!r} is no priority level: there are {levels}" + (", from 1 on" if levels else ""))
         queues[level] = read_queue(path, stated)
     return {"priority_levels": levels, "default_priority": default, "queues": queues}
+
+
+def read_tenants(content: Mapping[str, Any]) -> TenantPolicy | None:
+    """How many requests of one tenant may wait; None where nothing is said. Raises Wrong."""
+    if "tenants" not in content:
+        return None
+    values = convert("tenants", content["tenants"], dict[str, Any])
+    for key in values:
+        if key not in _TENANTS:
+            raise Wrong(f"tenants.{key}", unknown(key, _TENANTS))
+    most = convert("tenants.max_waiting", values.get("max_waiting", 0), _Size)
+    stated = convert("tenants.max_waiting_of", values.get("max_waiting_of", {}), _ByTenant)
+    of = {tenant: convert(f"tenants.max_waiting_of.{tenant}", number, _Size) for tenant, number in stated.items()}
+    if not most and not any(of.values()):
+        raise Wrong("tenants", "names no limit: give max_waiting, or max_waiting_of for single tenants, from 1")
+    return TenantPolicy(most, of)

@@ -37,6 +37,7 @@ GAUGES = {
 COUNTERS = {
     "retries": ("headrace_retries", "Attempts put off after a failure."),
     "refused_early": ("headrace_refused_early", "Requests not run, for they could not have been answered in time."),
+    "over_quota": ("headrace_over_quota", "Requests not run, for as many of their tenant waited as may."),
     "elements": ("headrace_padded_input_elements", "Elements of inputs that are padded, with what they are padded by."),
     "padding": ("headrace_padding_elements", "Those of them that are padding, which runs for nothing."),
     "ooms": ("headrace_out_of_memory_runs", "Runs that failed for memory; what was in them ran again in parts."),
@@ -111,6 +112,7 @@ class ModelMetrics:
         """Show how much waits apart, what the reception has seen, and what runs have taught."""
         self.counters |= {
             "retries": lambda: reception.retries,
+            "over_quota": lambda: reception.over_quota,
             "elements": lambda: lessons.elements,
             "padding": lambda: lessons.padding,
             "ooms": lambda: lessons.ooms,

@@ -16,6 +16,7 @@ from .gather import fill_up, gather
 from .headroom import BARELY_LONGER, NO_LESS, STRETCHED, Headroom
 from .lanes import OTHERS_BETWEEN, Choice, LaneQueue, Standing, choose
 from .line import Entry, Limits
+from .nearest import take_smaller
 from .pace import Pace
 from .run_times import RunTimesLike
 from .runners.policies import BatchPolicy
@@ -112,6 +113,8 @@ class NextBatch:
             works = queue.take_in_order(bucket, limits)
         else:
             works = gather(queue, bucket, limits, start, run_s, self._rows_per_s(now))
+            if len(queue.buckets) > (bucket in queue.buckets):
+                works += take_smaller(works, queue, bucket, limits, start, self.run_time)
         led = len(works)
         self._rows_taken += sum([work.rows for work in works])
         self._charge(queue, works)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from producer_sdk.broker import Producer
+from producer_sdk.errors import Code
 from producer_sdk.topics import Lane
 
 from .commit import PartitionLedger
@@ -22,7 +23,7 @@ MAX_UNACKNOWLEDGED = 8192
 MAX_UNACKNOWLEDGED_BYTES = 64 * 1024 * 1024
 LINGER_S = 0.02
 ENOUGH = 64  # outcomes that need not wait for more: beyond it a request to the broker costs them little
-ENOUGH_OF_MANY = 256  # while at least as many requests wait, whom the pause holds up no longer than those before them
+ENOUGH_OF_MANY = 512  # while at least as many requests wait, whom the pause holds up no longer than those before them
 ROUND_S = 0.25
 
 
@@ -73,7 +74,8 @@ class Replier:
             self._waiting += outcomes
             self.unacknowledged += len(outcomes)
             self._nbytes += _bytes_of(outcomes)
-            self._urgent = self._urgent or Lane.INTERACTIVE in [outcome.lane for outcome in outcomes]
+            lanes = [outcome.lane for outcome in outcomes if outcome.code != Code.QUOTA_EXCEEDED]
+            self._urgent = self._urgent or Lane.INTERACTIVE in lanes  # a flood that is refused must not hurry the rest
             self._wake.set()
 
     @property

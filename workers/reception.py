@@ -14,6 +14,7 @@ from .commit import PartitionLedger
 from .decode import Decoder, Now, skew_s
 from .later import Later
 from .log import bug
+from .quotas import quotas_of
 from .reply import Scribe
 from .reply_index import ReplyIndex
 from .retry import Postponed
@@ -46,10 +47,12 @@ class Reception:
         self._scribe = scribe
         self._backlog = backlog
         self._later = later
+        self._quotas = quotas_of(spec.batching, backlog.waiting_of)
         self._index = index
         self._hand_over = hand_over
         self.skew_s = 0.0  # how far the last record's timestamp lay ahead of this worker's clock
         self.retries = 0
+        self.over_quota = 0
 
     async def receive(self, records: Sequence[Record], ledger: PartitionLedger, lane: Lane) -> None:
         """Decode records of one partition; each becomes a request that waits, or an outcome."""
@@ -77,6 +80,10 @@ class Reception:
             works = [_with_attempts(work, ledger) for work in works]
         if ledger.partition.topic == self._retry_topic:
             works = [work for work in works if not self._is_early(work, now)]
+        if self._quotas is not None:
+            works, refused = self._quotas.admit(works)
+            self.over_quota += len(refused)
+            self._hand_over([self._scribe.failed(work, error) for work, error in refused])
         add = self._backlog.add
         for work in works:
             add(work)

@@ -30,7 +30,8 @@ class Source(Struct, frozen=True, gc=False):
 
 
 class Work(Struct, eq=False, gc=False):
-    """A valid request on its way. `attempts`, `alone` and `fingerprint` change on it.
+    """A valid request on its way. `attempts`, `alone` and `fingerprint` change on it; so do `bucket`, `nbytes` and
+    `cost` where it rides in a batch of a larger bucket (workers/nearest.py).
 
     Attributes:
         record: what it was read from, kept for dead letters and retries.

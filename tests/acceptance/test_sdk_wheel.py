@@ -14,9 +14,11 @@ BROKEN = "raise ImportError('the SDK imported a file of the application')\n"
 
 ROUNDTRIP = """
 import asyncio
+from importlib.metadata import metadata
 import numpy as np
 import schemas, producer_sdk
 from producer_sdk import Client, HeadraceError, Reply
+from producer_sdk.broker import Misconfigured
 from producer_sdk.testing import FakeWorker, MemoryBroker
 
 async def main():
@@ -29,6 +31,11 @@ async def main():
         except HeadraceError as error:
             assert error.code == "UNKNOWN_MODEL", error
         from producer_sdk import kafka, sync
+    assert {"bf16", "librdkafka"} <= set(metadata("headrace-sdk").get_all("Provides-Extra"))
+    try:
+        import producer_sdk.rdkafka
+    except Misconfigured as error:
+        assert "headrace-sdk[librdkafka]" in str(error), error
     assert schemas.MINE and "site-packages" in producer_sdk.__file__
     print("answered")
 

@@ -31,6 +31,12 @@ def test_headraces_words_are_read(tmp_path: Path) -> None:
     assert policy.lanes == {**LANES, Lane.BULK: LanePolicy(3.0, 60.0)}
 
 
+def test_tenants_have_a_limit_each_and_one_for_the_others(tmp_path: Path) -> None:
+    policy = policy_with(tmp_path, tenants={"max_waiting": 64, "max_waiting_of": {"acme": 256, "free": 0}})
+    assert policy.tenants is not None
+    assert [policy.tenants.most_waiting(name) for name in ("acme", "free", "other", None)] == [256, 0, 64, 64]
+
+
 def test_tritons_words_are_read(tmp_path: Path) -> None:
     rejects = {"timeout_action": "REJECT", "default_timeout_microseconds": 1500, "allow_timeout_override": True}
     triton = {
@@ -67,6 +73,10 @@ def test_the_same_said_twice_is_no_contradiction(tmp_path: Path) -> None:
         ({"lanes": {"bulky": {}}}, "lanes.bulky", "did you mean 'bulk'?"),
         ({"lanes": {"bulk": {"weight": 0}}}, "lanes.bulk.weight", "from 0.001"),
         ({"lanes": {"bulk": {"share": 1}}}, "lanes.bulk.share", "not a known key"),
+        ({"tenants": {"max_wait": 1}}, "tenants.max_wait", "did you mean 'max_waiting'?"),
+        ({"tenants": {"max_waiting": -1}}, "tenants.max_waiting", "from 0"),
+        ({"tenants": {"max_waiting_of": {"a": "b"}}}, "tenants.max_waiting_of.a", "whole number"),
+        ({"tenants": {"max_waiting_of": {"a": 0}}}, "tenants", "names no limit"),
     ],
 )
 def test_a_wrong_value_is_told_by_its_key(tmp_path: Path, keys: dict[str, Any], key: str, reason: str) -> None:
@@ -109,6 +119,12 @@ def test_a_wrong_word_of_triton_is_told_by_its_key(
 ) -> None:
     (fault,) = check_models(python_model(tmp_path, "m", dynamic_batching=triton)).faults
     assert (fault.key, reason in fault.reason) == (f"dynamic_batching.{key}", True), fault
+
+
+def test_tenants_are_not_told_apart_where_order_is_kept(tmp_path: Path) -> None:
+    model = python_model(tmp_path, "m", tenants={"max_waiting": 1}, dynamic_batching={"preserve_ordering": True})
+    (fault,) = check_models(model).faults
+    assert (fault.key, "contradicts tenants" in fault.reason) == ("dynamic_batching.preserve_ordering", True)
 
 
 def test_two_words_that_contradict_each_other_are_refused(tmp_path: Path) -> None:

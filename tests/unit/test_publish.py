@@ -9,6 +9,7 @@ from replier_rig import Rig, rig_of
 from worker_rig import until
 
 from producer_sdk.broker import BrokerError, Topic
+from producer_sdk.errors import Code
 from producer_sdk.memory import MemoryBroker
 from producer_sdk.topics import Lane, ReplyTo
 from workers import publish
@@ -177,6 +178,19 @@ async def test_an_interactive_outcome_or_enough_of_others_never_linger(
     rig.running = 1
     await rig.put(*(rig.outcome(lane=lane) for _ in range(count)))
     assert len(rig.published) == count
+
+
+async def test_a_flood_that_is_refused_goes_out_together_also_in_the_interactive_lane(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workers.publish.LINGER_S", 60.0)
+    rig.running = 1
+    refused = replace(rig.outcome(lane=Lane.INTERACTIVE), code=Code.QUOTA_EXCEEDED)
+    rig.replier.put([refused])
+    await asyncio.sleep(0.02)
+    assert rig.published == []
+    await rig.put(rig.outcome(lane=Lane.INTERACTIVE))
+    assert len(rig.published) == 2
 
 
 async def test_while_many_requests_wait_more_outcomes_go_out_together(

@@ -1,12 +1,14 @@
 """The second Kafka client: what waits to be polled, settings as librdkafka wants them, faults as sentences."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 
 from producer_sdk._rdkafka_faults import group_fault, passes, publish_fault
-from producer_sdk._rdkafka_records import Haul, record_of, sorted_out
+from producer_sdk._rdkafka_records import Haul, records_of, sorted_out
+from producer_sdk._rdkafka_session import Sending, Session
 from producer_sdk._rdkafka_settings import connection, consumer_settings, group_settings
 from producer_sdk._rdkafka_shelf import Shelf
 from producer_sdk._rdkafka_thread import ConsumingThread
@@ -83,8 +85,14 @@ def test_a_record_that_python_cannot_be_given_is_a_stand_in_with_its_place() -> 
     assert (record.timestamp, record.key, record.value, record.headers) == (-1, None, None, ())
 
 
+def test_a_record_that_python_cannot_be_given_takes_nothing_from_those_beside_it() -> None:
+    messages = [Message(0, 4), Message(0, 5, headers=SystemError()), Message(0, 6)]
+    assert [(each.offset, each.value) for each in sorted_out(messages).records[A]] == [(4, b"x"), (5, None), (6, b"x")]
+
+
 def test_a_record_satisfies_the_interface() -> None:
-    record: Record = record_of(Message(0, 5, headers=[("a", b"b")]))
+    records: list[Record] = records_of([Message(0, 5, headers=[("a", b"b")])])
+    (record,) = records
     assert (record.value, record.headers, record.timestamp) == (b"x", [("a", b"b")], 1000)
 
 
@@ -197,6 +205,26 @@ def test_what_the_same_again_cannot_help_is_a_misconfiguration(code: int, senten
     assert sentence in fault.message
 
 
+async def test_a_sending_ends_with_its_last_report_and_gives_the_place_of_its_first_record() -> None:
+    sending = Sending(Session("k:1", KafkaOptions()))
+    for offset in (7, 8):
+        sending.note(None, Message(1, offset))
+    assert not sending.done.done()
+    sending.delivered(None, Message(1, 9))
+    assert sending.done.result() == (1, 7)
+
+
+@pytest.mark.parametrize("failed", range(3))
+async def test_a_sending_fails_when_any_of_its_records_failed(failed: int) -> None:
+    session = Session("k:1", KafkaOptions())
+    sending = Sending(session)
+    reports: list[Callable[[Any, Any], Any]] = [sending.note, sending.note, sending.delivered]
+    for number, report in enumerate(reports):
+        report(KafkaError(KafkaError._MSG_TIMED_OUT) if number == failed else None, Message(1, number))
+    assert isinstance(sending.done.exception(), KafkaException)
+    assert session.broken, "what it holds is unknown"
+
+
 def test_the_setting_chooses_the_client() -> None:
     assert isinstance(KafkaSettings(kafka_client="librdkafka").broker(), RdKafkaBroker)
     broker = WorkerSettings(kafka_client="librdkafka", group_protocol="consumer").broker()
@@ -207,7 +235,7 @@ def test_the_setting_chooses_the_client() -> None:
 def test_without_its_package_the_start_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "confluent_kafka", None)
     monkeypatch.delitem(__import__("sys").modules, "producer_sdk.rdkafka")
-    with pytest.raises(SettingsError, match=r'pip install "headrace\[librdkafka\]"'):
+    with pytest.raises(SettingsError, match=r"install headrace\[librdkafka\]"):
         KafkaSettings(kafka_client="librdkafka").broker()
 
 

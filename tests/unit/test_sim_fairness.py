@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from benchmarks.fairness_report import LANES, TENANTS, Compared, Figures, table
-from benchmarks.fairness_virtual import DEVICES, beside_bulk, beside_flood
+from benchmarks.fairness_virtual import DEVICES, beside_bulk, beside_flood, beside_open_flood
 
 STEEP = replace(DEVICES[1], seconds=12.0)
 
@@ -21,6 +21,14 @@ def test_a_tenant_that_asks_for_a_hundred_times_its_load_hardly_moves_that_of_th
     found = beside_flood(STEEP)
     assert found.ratio <= 1.2
     assert found.of_the_rest >= 0.5
+
+
+def test_nor_does_one_that_waits_for_no_reply_where_tenants_have_a_quota() -> None:
+    found = beside_open_flood(STEEP)
+    assert found.ratio <= 1.2
+    assert found.of_the_rest >= 0.5
+    assert found.refused is not None
+    assert found.refused > 0.8
 
 
 @pytest.mark.parametrize(
@@ -41,7 +49,7 @@ def test_a_verdict_says_whether_the_bound_holds(
     found = Compared(LANES, "a device", 0.4, one, other, 0.7, **kinds)
     assert found.verdict == verdict
     assert found.passes == (verdict in ("holds", "within the SLO"))
-    assert table([found]).endswith(f"| 50% | {verdict} |")
+    assert table([found]).endswith(f"| 50% |  | {verdict} |")
 
 
 def test_the_bound_beside_a_tenant_is_a_fifth() -> None:

@@ -12,6 +12,7 @@ from producer_sdk.tensors import Datatype, Tensor
 from producer_sdk.topics import Lane, Topics
 from producer_sdk.wire import Request, encode_request
 from workers.runners.engine import ModelSpec, TensorSpec
+from workers.runners.policies import BatchPolicy
 
 TOPICS = Topics("p")
 
@@ -36,6 +37,15 @@ def test_a_request_without_a_deadline_has_the_models() -> None:
     read = Reader(TOPICS, "m", spec(default_deadline_s=2.0)).read(record())
     assert read is not None
     assert read.deadline_s == 2.0
+
+
+def test_a_priority_is_the_models_or_where_no_model_is_known_the_one_asked_for() -> None:
+    levels = BatchPolicy(priority_levels=2, default_priority=2)
+    asked = [record(parameters={"priority": level}) for level in (0, 1, 9)]
+    of_model, of_topics = Reader(TOPICS, "m", spec(batching=levels)), Reader(TOPICS, "m", None)
+    arrivals = [reader.read(each) for reader in (of_model, of_topics) for each in asked]
+    assert [each.priority for each in arrivals if each is not None] == [2, 1, 2, 0, 1, 9]
+    assert of_model.read(record(parameters={"priority": -1})) is None
 
 
 @pytest.mark.parametrize("value", [None, b"", b"\xff", b"{}"])

@@ -53,6 +53,22 @@ LANES: Mapping[Lane, LanePolicy] = {
 }
 
 
+class TenantPolicy(Struct, frozen=True):
+    """How many requests of one tenant may wait in a lane of a worker; 0 is no limit.
+
+    Attributes:
+        max_waiting: of a tenant that `max_waiting_of` does not name.
+        max_waiting_of: by tenant; the empty name stands for requests without one, which are one tenant.
+    """
+
+    max_waiting: int = 0
+    max_waiting_of: Mapping[str, int] = {}
+
+    def most_waiting(self, tenant: str | None) -> int:
+        """The limit of a tenant."""
+        return self.max_waiting_of.get(tenant or "", self.max_waiting)
+
+
 class BatchPolicy(Struct, frozen=True):
     """How batches of one model close.
 
@@ -67,6 +83,7 @@ class BatchPolicy(Struct, frozen=True):
         queue: for requests whose priority has no policy of its own.
         queues: by priority level.
         lanes: shares of the lanes.
+        tenants: how many requests of one tenant may wait; None is no limit.
     """
 
     preferred_rows: tuple[int, ...] = ()
@@ -79,3 +96,4 @@ class BatchPolicy(Struct, frozen=True):
     queue: QueuePolicy = QueuePolicy()
     queues: Mapping[int, QueuePolicy] = {}
     lanes: Mapping[Lane, LanePolicy] = field(default_factory=lambda: dict(LANES))
+    tenants: TenantPolicy | None = None
