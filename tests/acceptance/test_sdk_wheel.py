@@ -33,9 +33,11 @@ async def main():
         from producer_sdk import kafka, sync
     assert {"bf16", "librdkafka"} <= set(metadata("headrace-sdk").get_all("Provides-Extra"))
     try:
-        import producer_sdk.rdkafka
+        from producer_sdk import rdkafka
     except Misconfigured as error:
         assert "headrace-sdk[librdkafka]" in str(error), error
+    else:
+        raise AssertionError(f"{rdkafka} needs what the extra brings, which is not installed")
     assert schemas.MINE and "site-packages" in producer_sdk.__file__
     print("answered")
 

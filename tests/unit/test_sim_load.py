@@ -8,6 +8,7 @@ import pytest
 from headrace.sim_load import Load, Mix, Pattern, make_trace, mix_of
 from headrace.sim_trace import Arrival, Trace, TraceUnreadable, load_trace, save_trace
 from producer_sdk.topics import Lane
+from workers.shapes import Bucket
 
 
 @pytest.mark.parametrize("pattern", Pattern)
@@ -56,6 +57,13 @@ def test_a_trace_comes_back_from_its_file(tmp_path: Path) -> None:
     )
     save_trace(Trace("made by hand", arrivals), tmp_path / "t")
     assert load_trace(tmp_path / "t") == Trace("made by hand", arrivals)
+
+
+def test_a_padded_bucket_is_told_from_others_in_a_file(tmp_path: Path) -> None:
+    buckets = Bucket(((2,),), (16,)), ((2,), (16,))
+    save_trace(Trace("made by hand", tuple(Arrival(0.0, bucket=each) for each in buckets)), tmp_path / "t")
+    read = [each.bucket for each in load_trace(tmp_path / "t").arrivals]
+    assert (tuple(read), [type(each) for each in read]) == (buckets, [Bucket, tuple])
 
 
 @pytest.mark.parametrize(
