@@ -22,6 +22,7 @@ def main() -> int:
         sys.stderr.write(f"{err}\n")
         return 2
     logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("botocore").setLevel(logging.WARNING)
     return run(settings)
 
 

@@ -9,6 +9,7 @@ import logging
 import time
 from collections.abc import Mapping
 
+from producer_sdk.broker import NotAllowed
 from producer_sdk.errors import HeadraceError, Internal
 from producer_sdk.topics import new_id
 
@@ -69,6 +70,10 @@ class App:
         code = OK
         try:
             answer = await self._answer(call, scope)
+        except NotAllowed as error:  # who calls need not read principals and commands
+            log.error("%s.", error.message, extra={"action": "not_allowed", "id": call.id})
+            hidden = Internal("the gateway lacks a right in Kafka: its log says which, under the request id")
+            code, answer = hidden.code, error_answer(call, hidden)
         except HeadraceError as error:
             code, answer = error.code, error_answer(call, error)
         except Exception:  # the top of a request: a fault here must not leave the caller without an answer

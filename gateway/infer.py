@@ -12,6 +12,7 @@ from producer_sdk.errors import Cancelled, DeadlineExceeded, InvalidRequest
 from producer_sdk.wire import Reply
 
 from .admit import Admission, queue_of
+from .aside import aside, bytes_of
 from .ask import Ask
 from .body import read_body
 from .call import Answer, Call, Receive, header
@@ -33,7 +34,7 @@ class Surface(Protocol):
         ...
 
     def write(self, call: Call, ask: Ask, reply: Reply) -> bytes:
-        """The answer's body."""
+        """The answer's body; may be called in a thread."""
         ...
 
 
@@ -76,7 +77,7 @@ class Inference:
         finally:
             self._admission.drop(len(body))
         call.version = reply.version
-        return Answer(surface.write(call, ask, reply))  # 7
+        return Answer(await aside(bytes_of(reply.outputs), surface.write, call, ask, reply))  # 7
 
     async def _body(self, call: Call) -> bytes:
         if header(call, b"inference-header-content-length") is not None:
@@ -84,9 +85,7 @@ class Inference:
                 "binary tensors are not served here: send and ask for JSON tensors (binary_data=False)"
             )
         settings = self._settings
-        return await read_body(
-            call, self._admission, max_bytes=settings.max_body_bytes, timeout_s=settings.body_timeout_s
-        )
+        return await read_body(call, self._admission, max_bytes=settings.body_bytes, timeout_s=settings.body_timeout_s)
 
     async def _call(self, ask: Ask, deadline_s: float) -> Reply:
         return await self._client.infer(

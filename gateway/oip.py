@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from producer_sdk.errors import InvalidRequest
 from producer_sdk.oip import encode_json_reply, read_infer_body
 from producer_sdk.tensors import Tensor
 from producer_sdk.wire import Reply
 
+from .aside import aside
 from .ask import Ask, options_over_http, read_id, shortened
 from .call import Call
 from .models import Models, Served
@@ -27,8 +29,10 @@ class OipSurface:
     async def read(self, call: Call, body: bytes, served: Served | None) -> Ask:
         """Raises HeadraceError: the body is none of the protocol, contradicts the path, or asks for another version."""
         assert served is not None
-        asked = read_infer_body(body)
+        asked = await aside(len(body), read_infer_body, body)
         call.id = read_id(asked.id, call.id)
+        if asked.ref is not None:
+            raise InvalidRequest("dataref is not taken over HTTP: send the inputs, however large, or publish to Kafka")
         options = options_over_http(asked.parameters, call.url_version)
         if TIMEOUT in options.parameters:
             rest = {name: value for name, value in options.parameters.items() if name != TIMEOUT}

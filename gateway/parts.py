@@ -10,6 +10,8 @@ from importlib.metadata import PackageNotFoundError, version
 from producer_sdk import Client
 from producer_sdk.broker import Broker, BrokerError
 from producer_sdk.directory import ModelDirectory
+from producer_sdk.payloads import Payloads
+from producer_sdk.rights import Role, rights_of
 from producer_sdk.topics import Topics
 
 from .admit import Admission
@@ -32,10 +34,13 @@ class Parts:
         health: what the probes tell.
         admission: what is in flight.
         metrics: what was counted.
+
+    `s3` is a store to use in place of that of the settings.
     """
 
-    def __init__(self, settings: GatewaySettings) -> None:
+    def __init__(self, settings: GatewaySettings, s3: Payloads | None = None) -> None:
         self.settings = settings
+        self._s3 = s3
         self.health = Health()
         self.admission = Admission(
             max_inflight=settings.max_inflight,
@@ -49,18 +54,26 @@ class Parts:
         """The application, once announcements are read and Kafka takes requests.
 
         Raises:
+            NotAllowed: the gateway lacks a right.
             BrokerError: Kafka did not answer.
         """
         topics = Topics(self.settings.prefix)
         directory = ModelDirectory(broker, topics)
         admin = broker.admin()
         contact = Contact(admin, broker.name)
-        client = Client(broker, prefix=self.settings.prefix, max_pending=self.settings.max_inflight)
+        client = Client(
+            broker,
+            prefix=self.settings.prefix,
+            max_pending=self.settings.max_inflight,
+            s3=self._s3 or self.settings.s3(),
+        )
         async with AsyncExitStack() as opened:
-            opened.push_async_callback(directory.close)
-            await directory.start()
             opened.push_async_callback(admin.stop)
             await admin.start()
+            if (refused := await admin.missing(rights_of(Role.GATEWAY, self.settings.prefix, ()))) is not None:
+                raise refused
+            opened.push_async_callback(directory.close)
+            await directory.start()
             opened.push_async_callback(client.close)
             await client.start()
             await client.listen()

@@ -29,7 +29,15 @@ class GatewaySettings(KafkaSettings, frozen=True, kw_only=True):
         float, Meta(description="Deadline of requests that name none, where their model has none either.", gt=0)
     ] = 30.0
     max_deadline_s: Annotated[float, Meta(description="Longest deadline that a request may ask for.", gt=0)] = 3600.0
-    max_body_bytes: Annotated[int, Meta(description="Largest HTTP request body.", ge=1024, le=1 << 30)] = 16 * _MIB
+    max_body_bytes: Annotated[
+        int | None,
+        Meta(
+            description="Largest HTTP request body.",
+            ge=1024,
+            le=1 << 30,
+            extra={"default": f"{16 * _MIB}, {128 * _MIB} with s3_claim_bucket"},
+        ),
+    ] = None
     max_body_bytes_held: Annotated[int, Meta(description="Bytes of request bodies held at once.", ge=1024)] = 256 * _MIB
     max_inflight: Annotated[int, Meta(description="HTTP requests held at once.", ge=1)] = 4096
     max_inflight_per_model: Annotated[
@@ -57,7 +65,14 @@ class GatewaySettings(KafkaSettings, frozen=True, kw_only=True):
             raise ValueError(f"v1_model {self.v1_model!r} is no model name: use 1 to 64 of A-Z a-z 0-9 _ -")
         if self.default_deadline_s > self.max_deadline_s:
             raise ValueError("default_deadline_s is above max_deadline_s")
-        if self.max_body_bytes > self.max_body_bytes_held:
+        if self.body_bytes > self.max_body_bytes_held:
             raise ValueError("max_body_bytes is above max_body_bytes_held, so the largest bodies would never fit")
         if self.port and self.port == self.admin_port:
             raise ValueError(f"port and admin_port are both {self.port}: give one of them another")
+
+    @property
+    def body_bytes(self) -> int:
+        """Largest HTTP request body. One in JSON takes several times the bytes of its tensors."""
+        if self.max_body_bytes is not None:
+            return self.max_body_bytes
+        return 16 * _MIB if self.s3_claim_bucket is None else min(128 * _MIB, self.max_body_bytes_held)

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager
 
-from producer_sdk.broker import Broker, BrokerError
+from producer_sdk.broker import Broker, BrokerError, Misconfigured, NotAllowed
 
 from .app import App
 from .parts import Parts
@@ -21,6 +21,7 @@ async def open_in_time(parts: Parts, broker: Broker, opened: AsyncExitStack) -> 
     """Open the parts, again and again until Kafka answers; `opened` closes them.
 
     Raises:
+        Misconfigured, NotAllowed: it does not take this gateway, now or later.
         BrokerError: it did not within `start_timeout_s`; the sentence says what went wrong last.
     """
     timeout_s = parts.settings.start_timeout_s
@@ -31,6 +32,8 @@ async def open_in_time(parts: Parts, broker: Broker, opened: AsyncExitStack) -> 
                 while True:
                     try:
                         return await opened.enter_async_context(parts.open(broker))
+                    except (Misconfigured, NotAllowed):
+                        raise
                     except BrokerError as err:
                         if fault is None:
                             _tell(err, timeout_s)

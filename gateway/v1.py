@@ -16,6 +16,7 @@ from producer_sdk.oip import read_object
 from producer_sdk.tensors import Array, Datatype, Tensor, pack_bytes
 from producer_sdk.wire import Reply, Scalar
 
+from .aside import aside
 from .ask import Ask, options_over_http, read_id
 from .call import Call
 from .models import Models, Served
@@ -32,7 +33,7 @@ class V1Surface:
 
     async def read(self, call: Call, body: bytes, served: Served | None) -> Ask:
         """Raises HeadraceError: the body is not valid, or the model it means does not answer."""
-        fields = read_object(body)
+        fields = await aside(len(body), read_object, body)
         call.id = read_id(fields.pop("id", None), call.id)
         named = fields.pop("model", None)
         if named is not None and not isinstance(named, str):

@@ -21,6 +21,8 @@ VERBS = {
     "dead": "Look at the records that failed; publish them again.",
     "models": "List the models being served; check a model directory.",
     "topics": "Create a model's topics; list topics.",
+    "doctor": "Check Kafka, S3, Redis, engines, devices and this machine; say what is wrong and what to do.",
+    "payloads": "Delete large inputs and outputs in S3 that have expired.",
     "verify": "Account for every request of a model: answered, dead, waiting or lost.",
     "simulate": "Predict latencies under other batching settings, from recorded or made-up requests.",
     "kafka": "Run a local Apache Kafka alone.",
@@ -33,9 +35,13 @@ Try it out:
 and in another terminal, with the address that dev prints:
   headrace infer shout --input prompt=hello --bootstrap-servers HOST:PORT
 
-Every flag can also be an environment variable (HEADRACE_PORT for --port) or a key of a TOML file given by --config.
+Every flag can also be an environment variable (HEADRACE_PORT for --port) or a key of a TOML file given by --config,
+and be written with underscores (--log_level).
 Exit codes: 0 clean, 1 failed, 2 wrong usage, 3 forced, 130 ended by Ctrl-C.
 """
+
+
+LONGEST = 500
 
 
 class VerbGroup(typer.core.TyperGroup):
@@ -55,14 +61,28 @@ class VerbGroup(typer.core.TyperGroup):
             formatter.write_dl(list(VERBS.items()))
 
 
+class WholeSentences(typer.core.TyperGroup):
+    """Says in its help all that its commands say of themselves, however narrow the terminal."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, each.get_short_help_str(LONGEST)) for name, each in commands if each])
+
+
 def plain_app(**options: Any) -> typer.Typer:
     """A Typer that does not import rich for its help, which would take a fifth of a second."""
     return typer.Typer(
+        **{"cls": WholeSentences} | options,
         add_completion=False,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-        **options,
+        context_settings={
+            "help_option_names": ["-h", "--help"],
+            "max_content_width": 100,
+            # A flag may be written as its setting is, with underscores.
+            "token_normalize_func": lambda token: token.replace("_", "-"),
+        },
     )
 
 

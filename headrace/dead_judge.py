@@ -9,6 +9,7 @@ from headrace.dead_reader import Letter
 from headrace.dead_rewrite import headers_without_deadline, with_version, without_deadline
 from headrace.dead_show import when_text
 from producer_sdk.broker import Headers, Outgoing, TopicPartition
+from producer_sdk.cloudevents import as_binary
 from producer_sdk.dead_letters import Facts, original_headers, redriven_headers
 from producer_sdk.records import MAX_HEADER_BYTES, MAX_HEADERS, decode_record
 from producer_sdk.wire import Refused, Request, Undecodable
@@ -93,6 +94,10 @@ def _going(
 ) -> Going | Skipped:
     value = letter.record.value or b""
     headers: Headers = original_headers(letter.record.headers)
+    if expired or wishes.to_version is not None:  # what is changed lies inside the event
+        value, headers = as_binary(value, headers)
+        if not value:
+            return Skipped(Reason.UNCHANGEABLE, "what it asks for is stored elsewhere")
     if expired:
         value, headers = without_deadline(value, request.form), headers_without_deadline(headers)
     if wishes.to_version is not None:

@@ -16,6 +16,7 @@ from headrace.dev_ports import Ports
 from headrace.failure import CommandError
 from producer_sdk.announcements import ModelState
 from producer_sdk.directory import ModelDirectory, ModelView
+from producer_sdk.payload_settings import PayloadSettings
 from producer_sdk.setting import settings_of
 from producer_sdk.settings import KafkaSettings
 from producer_sdk.topics import Topics
@@ -158,7 +159,8 @@ def _gateway_flags(ports: Ports) -> list[str]:
 
 def child_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """The environment of a child: without a Kafka that is not the stack's, and with this headrace importable."""
-    foreign = {setting.variable for setting in settings_of(KafkaSettings)}
+    payloads = settings_of(PayloadSettings)
+    foreign = {setting.variable for setting in settings_of(KafkaSettings) if setting not in payloads}
     kept = {name: value for name, value in environ.items() if name not in foreign}
     root = str(Path(__file__).resolve().parents[1])
     if root not in (*site.getsitepackages(), site.getusersitepackages()):

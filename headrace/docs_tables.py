@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from headrace.known_settings import SETTINGS_CLASSES
+from headrace.other_names import OTHER_NAMES
 from producer_sdk.setting import Setting, settings_of
 from producer_sdk.settings import KafkaSettings
 
@@ -23,7 +24,14 @@ and those of other programs of headrace, so that one environment or file can ser
 
 Besides these, `HEADRACE_DEBUG=1` (or `--debug`) shows tracebacks, and `HEADRACE_CACHE_DIR` (`~/.cache/headrace`) is
 where the local Kafka is kept, and what workers have learned of run times where a model's own folder is read-only.
-Seconds are decimal numbers; sizes are in bytes.
+A flag may be written with underscores, as its key is. Seconds are decimal numbers; sizes are in bytes.
+"""
+OTHER_NAMES_TEXT = """\
+## Names from elsewhere
+
+Flags and variables that other inference servers have. A flag beside headrace's own must say the same; a variable counts
+as headrace's own (`HEADRACE_MAX_BATCH_SIZE` for `BATCH_SIZE`) where that is not set. `headrace doctor` takes those of
+the worker.
 """
 
 
@@ -37,7 +45,19 @@ def settings_page() -> str:
         settings = [each for each in settings_of(cls) if not (inherits and each.name in shared)]
         note = "These, and those of Kafka.\n\n" if inherits else ""
         parts.append(f"\n## {title}\n\n{note}{table(settings)}")
+    parts.append(f"\n{OTHER_NAMES_TEXT}\n{other_names()}")
     return "".join(parts)
+
+
+def other_names() -> str:
+    """What flags and variables of other servers mean, and which of them are refused."""
+    lines = ["| Verb | Name | Means |", "| --- | --- | --- |"]
+    for verb in ("worker", "gateway", "dev"):
+        others = OTHER_NAMES[verb]
+        means = {**others.flags, **others.variables}
+        lines += [f"| {verb} | `{name}` | `{setting}` |" for name, setting in means.items()]
+        lines += [f"| {verb} | `{flag}` | refused: {instead} |" for flag, instead in others.refused.items()]
+    return "\n".join(lines) + "\n"
 
 
 def table(settings: list[Setting]) -> str:
@@ -45,7 +65,8 @@ def table(settings: list[Setting]) -> str:
     lines = ["| Flag | Variable | Takes | Default | Meaning |", "| --- | --- | --- | --- | --- |"]
     for each in settings:
         takes = f"several, each {each.expectation}" if each.many else each.expectation
-        cells = (f"`{each.flag}`", f"`{each.variable}`", takes, each.default, each.description)
+        flag = f"`{each.flag}`" if each.has_flag else ""
+        cells = (flag, f"`{each.variable}`", takes, each.default, each.description)
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(lines) + "\n"
 

@@ -12,6 +12,7 @@ FAILED, WRONG_USAGE = 1, 2
 EXTRA_OF_MODULE = {
     "onnxruntime": "onnx",
     "confluent_kafka": "librdkafka",
+    "boto3": "s3",
     "prometheus_client": "worker",
     "yaml": "worker",
     "uvicorn": "gateway",

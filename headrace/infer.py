@@ -76,7 +76,7 @@ def infer(
 async def _ask(settings: KafkaSettings, given: Given, lane: str, encoding: Encoding) -> tuple[Reply, float]:
     asked = await question(given, settings)
     asked.arguments.pop("reply_to", None)
-    async with Client(settings.broker(), prefix=settings.prefix, encoding=encoding) as client:
+    async with Client(settings.broker(), prefix=settings.prefix, encoding=encoding, s3=settings.s3()) as client:
         started = time.perf_counter()
         reply = await client.infer(asked.model, asked.inputs, lane=lane, **asked.arguments)
         return reply, time.perf_counter() - started

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from headrace.kafka_jars import KafkaInstall
@@ -44,12 +44,17 @@ rootLogger.appenderRef.out.ref = OUT
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """Where one broker listens. `proxied` is for clients that come through a proxy: they are told `advertised`."""
+    """Where one broker listens. `proxied` is for clients that come through a proxy: they are told `advertised`.
+
+    `further` are ports of listeners by their names, `protocols` what each of them speaks.
+    """
 
     clients: int
     controller: int
     proxied: int | None = None
     advertised: int | None = None
+    further: Mapping[str, int] = field(default_factory=dict)
+    protocols: Mapping[str, str] = field(default_factory=dict)
 
 
 def server_properties(ports: Ports, topics_dir: Path, settings: Mapping[str, str]) -> str:
@@ -58,8 +63,11 @@ def server_properties(ports: Ports, topics_dir: Path, settings: Mapping[str, str
     advertised = {"PLAINTEXT": ports.clients}
     if ports.proxied is not None and ports.advertised is not None:
         listeners["PROXIED"], advertised["PROXIED"] = ports.proxied, ports.advertised
+    listeners |= ports.further
+    advertised |= ports.further
+    spoken = {listener: ports.protocols.get(listener, "PLAINTEXT") for listener in listeners}
     own = {
-        "listener.security.protocol.map": ",".join(f"{listener}:PLAINTEXT" for listener in listeners),
+        "listener.security.protocol.map": ",".join(f"{listener}:{protocol}" for listener, protocol in spoken.items()),
         "listeners": _addresses(listeners),
         "advertised.listeners": _addresses(advertised),
         "controller.quorum.voters": f"{NODE_ID}@127.0.0.1:{ports.controller}",

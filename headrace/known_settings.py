@@ -10,7 +10,7 @@ from producer_sdk.settings import KafkaSettings
 from workers.settings import WorkerSettings
 
 SETTINGS_CLASSES: dict[str, type[Struct]] = {
-    "Kafka (every verb that talks to it)": KafkaSettings,
+    "Kafka and payloads in S3 (every verb that talks to Kafka)": KafkaSettings,
     "headrace worker": WorkerSettings,
     "headrace gateway": GatewaySettings,
     "headrace dev": DevSettings,

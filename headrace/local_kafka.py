@@ -42,6 +42,7 @@ class LocalKafka:
     None takes a fresh temporary folder, removed at stop. `benchmark` gives it 1 GB and the server JIT. `progress`
     gets one sentence a step of the first download, which else go to stderr. `advertised_port` is that of a proxy:
     clients that come through it to `proxied_port` are told to stay on it. `settings` are by Kafka's names, and win.
+    `listeners` are further ones by name, with the protocol of each (`SASL_SSL`); `port_of` tells where.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class LocalKafka:
         progress: Progress | None = None,
         advertised_port: int | None = None,
         settings: Mapping[str, str] = MappingProxyType({}),
+        listeners: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._wanted_port = port
         self._data_dir = data_dir
@@ -60,6 +62,8 @@ class LocalKafka:
         self._progress = progress
         self._advertised_port = advertised_port
         self._settings = settings
+        self._listeners = listeners
+        self._further: dict[str, int] = {}
         self._port: int | None = port
         self._proxied_port: int | None = None
         self._claim: PortClaim | None = None
@@ -80,6 +84,12 @@ class LocalKafka:
         if self._proxied_port is None:
             raise LocalKafkaError("The local Kafka has no port for a proxy: give it advertised_port and call start().")
         return self._proxied_port
+
+    def port_of(self, listener: str) -> int:
+        """The port of one of the further `listeners`; it stays the same over kill and restart."""
+        if listener not in self._further:
+            raise LocalKafkaError(f"The local Kafka has no listener {listener!r}: name it in listeners, call start().")
+        return self._further[listener]
 
     @property
     def pid(self) -> int:
@@ -123,7 +133,7 @@ class LocalKafka:
         self._end()
         self._leave_folder()
         self._release()
-        self._port, self._proxied_port = self._wanted_port, None
+        self._port, self._proxied_port, self._further = self._wanted_port, None, {}
         atexit.unregister(self._stop_at_exit)
 
     def kill(self) -> None:
@@ -210,7 +220,8 @@ class LocalKafka:
         """1. write the settings; 2. format a new folder; 3. run; 4. wait for an answer."""
         deadline = time.monotonic() + START_LIMIT_S
         proxied = None if self._advertised_port is None else self._proxied_port or free_port()
-        ports = Ports(port, free_port(), proxied, self._advertised_port)
+        further = self._further or {listener: free_port() for listener in self._listeners}
+        ports = Ports(port, free_port(), proxied, self._advertised_port, further, self._listeners)
         folder.write_settings(server_properties(ports, folder.topics_dir, self._settings))
         java = java_command(install, folder.log4j2_file, benchmark=self._benchmark)
         if not folder.is_formatted:
@@ -220,7 +231,7 @@ class LocalKafka:
         while not answers(port) or self._process.returncode is not None:
             self._check_start(self._process, folder, mark, deadline, port)
             self._process.wait(LOOK_AGAIN_S)
-        self._proxied_port = proxied
+        self._proxied_port, self._further = proxied, further
 
     def _check_start(self, process: BoundProcess, folder: KafkaFolder, mark: int, deadline: float, port: int) -> None:
         if process.returncode is not None:

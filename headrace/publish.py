@@ -25,6 +25,7 @@ from headrace.request import (
 )
 from producer_sdk.broker import Broker
 from producer_sdk.client import Client
+from producer_sdk.dataref import is_s3_uri
 from producer_sdk.errors import InvalidRequest
 from producer_sdk.settings import KafkaSettings
 from producer_sdk.topics import ReplyTo, Topics, parse_reply_to
@@ -39,12 +40,18 @@ or where --reply-to says, to a topic under the same prefix, which must exist:
   headrace topics create --reply-topic headrace.mine.results
   headrace publish sum --input x='[1, 2]' --reply-to headrace.mine.results --lane bulk
   headrace replies --topic headrace.mine.results
+or to a bucket of HEADRACE_S3_BUCKETS, as an object, with a pointer to it on the results topic:
+  headrace publish sum --input x='[1, 2]' --reply-to s3://my-results/nightly/
 
 The model need not be running, but its topics must exist (headrace topics create MODEL).
 """
 Address = Annotated[
     str | None,
-    typer.Option("--reply-to", metavar="TOPIC[:PARTITION]", help="Where the reply goes, under the same prefix."),
+    typer.Option(
+        "--reply-to",
+        metavar="TOPIC[:PARTITION]|s3://BUCKET/PREFIX/",
+        help="Where the reply goes: a topic under the same prefix, or a bucket of HEADRACE_S3_BUCKETS.",
+    ),
 ]
 
 
@@ -74,9 +81,9 @@ def publish(
 async def _publish(settings: KafkaSettings, given: Given, lane: str, reply_to: str | None, encoding: Encoding) -> str:
     asked = await question(given, settings)
     arguments = asked.arguments if reply_to is None else {**asked.arguments, "reply_to": reply_to}
-    if "reply_to" in arguments:
+    if "reply_to" in arguments and not is_s3_uri(arguments["reply_to"]):
         await check_address(settings.broker(), settings.prefix, parse_reply_to(arguments["reply_to"]))
-    async with Client(settings.broker(), prefix=settings.prefix, encoding=encoding) as client:
+    async with Client(settings.broker(), prefix=settings.prefix, encoding=encoding, s3=settings.s3()) as client:
         return await client.publish(asked.model, asked.inputs, lane=lane, **arguments)
 
 

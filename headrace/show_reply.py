@@ -53,13 +53,18 @@ def reply_text(record: Record, as_json: bool) -> str:
         return _json(outcome).decode()
     when = datetime.fromtimestamp(record.timestamp / 1000).strftime("%Y-%m-%d %H:%M:%S")
     if isinstance(outcome, HeadraceError):
-        return f"{when}  {outcome.id}  {outcome.code}\n  {outcome.message}"
+        return "\n".join([f"{when}  {outcome.id}  {outcome.code}", f"  {outcome.message}", *_stored_text(outcome)])
     rows = _batch_text(outcome)
-    lines = [f"{when}  {outcome.id}  {outcome.model} version {outcome.version}{rows}"]
+    lines = [f"{when}  {outcome.id}  {outcome.model} version {outcome.version}{rows}", *_stored_text(outcome)]
     for name, array in outcome.outputs.items():
         datatype, shape = Tensor.from_array(array).datatype, "x".join(map(str, array.shape))
         lines.append(f"  {name} {datatype} {shape}: {shown(array)}")
     return "\n".join(lines)
+
+
+def _stored_text(outcome: Reply | HeadraceError) -> list[str]:
+    ref = outcome.ref
+    return [] if ref is None else [f"  stored at {ref.uri} ({ref.nbytes:,} bytes)"]
 
 
 def _batch_text(reply: Reply) -> str:
@@ -73,9 +78,10 @@ def _place(record: Record) -> tuple[str, int, int]:
 
 def _json(outcome: Reply | HeadraceError, **more: float) -> bytes:
     if isinstance(outcome, HeadraceError):
-        return encode_json_error(outcome.id, outcome)
+        return encode_json_error(outcome.id, outcome, outcome.ref)
     outputs = {name: Tensor.from_array(array) for name, array in outcome.outputs.items()}
-    return encode_json_reply(outcome.id, outcome.model, outcome.version, outputs, {**outcome.parameters, **more})
+    parameters = {**outcome.parameters, **more}
+    return encode_json_reply(outcome.id, outcome.model, outcome.version, outputs, parameters, outcome.ref)
 
 
 def shown(array: Array) -> str:

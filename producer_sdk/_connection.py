@@ -7,12 +7,16 @@ import dataclasses
 from typing import TYPE_CHECKING, NamedTuple
 
 from ._canceller import Canceller
+from ._claims import Claims
 from ._producer import Failed, Sender
 from .broker import Admin, Broker, Producer
+from .payload_settings import S3Settings
+from .security import Security, TokenCallback, with_token
 from .topics import Topics
 
 if TYPE_CHECKING:
     from .kafka import KafkaOptions
+    from .payloads import Payloads
 
 
 MOST_FOR_CANCELS_S = 2.0  # they only save work: a broker that does not answer must not cost more
@@ -41,21 +45,40 @@ class Connection(NamedTuple):
         await self.admin.stop()
 
 
-def new_connection(broker: Broker, topics: Topics, failed: Failed) -> Connection:
+def new_connection(broker: Broker, topics: Topics, failed: Failed, claims: Claims) -> Connection:
     """A connection to be started; `failed` is told of requests whose publish was refused."""
     producer, admin = broker.producer(), broker.admin()
-    return Connection(producer, admin, Sender(producer, admin, topics, failed), Canceller(producer, admin, topics))
+    sender = Sender(producer, admin, topics, failed, claims)
+    return Connection(producer, admin, sender, Canceller(producer, admin, topics))
 
 
-def broker_of(bootstrap_servers: str | Broker, client_id: str | None, options: KafkaOptions | None) -> Broker:
+def broker_of(
+    bootstrap_servers: str | Broker,
+    client_id: str | None,
+    options: KafkaOptions | None,
+    security: Security | None = None,
+    token: TokenCallback | None = None,
+) -> Broker:
     """The broker for an address, or the one given. Raises ValueError for arguments that do not go together."""
     if not isinstance(bootstrap_servers, str):
-        if client_id is not None or options is not None:
-            raise ValueError("client_id and options belong to an address: a broker object has its own")
+        if any(each is not None for each in (client_id, options, security, token)):
+            raise ValueError("client_id, options, security and token belong to an address: a broker object has its own")
         return bootstrap_servers
     from .kafka import KafkaBroker, KafkaOptions  # here, since importing aiokafka takes a quarter of a second
 
     chosen = KafkaOptions() if options is None else options
     if client_id is not None:
         chosen = dataclasses.replace(chosen, client_id=client_id)
-    return KafkaBroker(bootstrap_servers, options=chosen)
+    if token is not None:
+        security = with_token(security or chosen.security, token)
+    return KafkaBroker(bootstrap_servers, options=chosen, security=security)
+
+
+def open_payloads(s3: S3Settings | Payloads | None) -> tuple[Payloads | None, Payloads | None]:
+    """The store that a client closes itself, and the one that it uses. Raises Misconfigured: boto3 is missing."""
+    if s3 is None or not isinstance(s3, S3Settings):
+        return None, s3
+    from .payloads import Payloads  # here, as it may need what is not installed
+
+    own = Payloads(s3)
+    return own, own

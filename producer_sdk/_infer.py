@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 
 from ._canceller import Canceller
+from ._claims import Sending
 from ._pending import Outcome
-from ._producer import Route, Sender, Sending
+from ._producer import Route, Sender
 from .cancels import Cancel
 from .errors import HeadraceError
 

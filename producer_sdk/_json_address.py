@@ -7,8 +7,10 @@ import json
 import msgspec
 from msgspec import Raw, Struct
 
+from ._limits import read_return_address
+from .dataref import S3Prefix
 from .errors import InvalidRequest
-from .topics import ReplyTo, check_id, parse_reply_to
+from .topics import ReplyTo, check_id
 from .wire import Form, Refused, Undecodable
 
 _NULL = Raw(b"null")
@@ -38,7 +40,7 @@ def refused(body: bytes, fallback_id: str, error: InvalidRequest) -> Refused:
     if isinstance(error, Undecodable):
         error = InvalidRequest(error.message)
     error.id = _checked_id(id) or fallback_id
-    return Refused(error.id, error, Form.JSON, _parsed_reply_to(reply_to))
+    return Refused(error.id, error, Form.JSON, *_parsed_reply_to(reply_to))
 
 
 def _read_address(body: bytes, error: InvalidRequest) -> tuple[object, object]:
@@ -82,8 +84,8 @@ def _checked_id(id: object) -> str | None:
         return None
 
 
-def _parsed_reply_to(text: object) -> ReplyTo | None:
+def _parsed_reply_to(text: object) -> tuple[ReplyTo | None, S3Prefix | None]:
     try:
-        return parse_reply_to(text) if isinstance(text, str) else None
+        return read_return_address(text)
     except InvalidRequest:
-        return None
+        return None, None

@@ -12,10 +12,11 @@ from ._decode_faults import in_words, no_json
 from ._json_keys import BYTE_ORDER_MARK, check_keys
 from ._json_tensors import BASE64, read_data
 from ._limits import MAX_NAME_CHARS, MAX_TENSORS, Scalar, read_output_names
+from .dataref import DataRef
 from .errors import InvalidRequest
 from .tensors import MAX_DIMENSIONS, Datatype, Tensor
 from .topics import check_id, shown
-from .wire import Undecodable
+from .wire import Undecodable, check_one_source, read_reply_ref
 
 _ABSENT = Raw(b"")
 _NOT_TAKEN = ("binary_data_size", "shared_memory_region", "classification")
@@ -49,20 +50,26 @@ class WantedOutput(Struct, frozen=True, gc=False):
 
 
 class RequestBody(Struct, frozen=True, gc=False):
-    """A body of a request."""
+    """A body of a request: `inputs`, or the keys of a reference, which mean nothing where `dataref` is missing."""
 
-    inputs: Annotated[list[TensorBody], Meta(max_length=MAX_TENSORS)]
+    inputs: Annotated[list[TensorBody], Meta(max_length=MAX_TENSORS)] | UnsetType | None = UNSET
     id: str | UnsetType | None = UNSET
     parameters: dict[str, Scalar] | UnsetType | None = UNSET
     outputs: list[WantedOutput] | UnsetType | None = UNSET
+    dataref: Any = UNSET
+    sha256: Any = UNSET
+    bytes: Any = UNSET
+    expires_ms: Any = UNSET
 
     def keys(self) -> int:
-        own = 1 + (self.id is not UNSET) + _map_keys(self.parameters) + (self.outputs is not UNSET)
-        return own + sum(item.keys() for item in self.inputs) + sum(item.keys() for item in self.outputs or ())
+        own = (self.inputs is not UNSET) + (self.id is not UNSET) + (self.outputs is not UNSET)
+        own += sum(part is not UNSET for part in (self.dataref, self.sha256, self.bytes, self.expires_ms))
+        items = sum(item.keys() for item in self.inputs or ()) + sum(item.keys() for item in self.outputs or ())
+        return own + _map_keys(self.parameters) + items
 
 
 class ReplyBody(Struct, frozen=True, gc=False):
-    """A body of a reply: `outputs`, or `error` and `code`."""
+    """A body of a reply: `outputs`, or `error` and `code`; the keys of a reference where it is stored."""
 
     id: str | None = None
     model_name: str = ""
@@ -71,6 +78,10 @@ class ReplyBody(Struct, frozen=True, gc=False):
     outputs: list[TensorBody] | None = None
     error: str | None = None
     code: str = "INTERNAL"
+    dataref: Any = None
+    sha256: Any = None
+    bytes: Any = None
+    expires_ms: Any = None
 
 
 class InferBody(Struct, frozen=True):
@@ -78,15 +89,17 @@ class InferBody(Struct, frozen=True):
 
     Attributes:
         id: None where it has none.
-        inputs: tensors by name.
+        inputs: tensors by name; empty where they are stored.
         parameters: all of them, `reply_to`, `deadline_s`, `tenant` and `version` among them (`read_options`).
         outputs: names of the outputs wanted; None means all.
+        ref: where the inputs are stored; None means that they are here.
     """
 
     id: str | None
     inputs: dict[str, Tensor]
     parameters: dict[str, Scalar]
     outputs: tuple[str, ...] | None
+    ref: DataRef | None = None
 
 
 _requests = msgspec.json.Decoder(RequestBody)
@@ -112,12 +125,31 @@ def read_infer_body(body: bytes) -> InferBody:
     parameters = parsed.parameters or {}
     for wanted in parsed.outputs or ():
         _refuse_extensions(f"output {shown(wanted.name)}", wanted.parameters or {})
-    return InferBody(
-        check_id(parsed.id) if parsed.id else None,
-        read_tensors("input", parsed.inputs),
-        parameters,
-        read_output_names([wanted.name for wanted in parsed.outputs]) if parsed.outputs else None,
-    )
+    id = check_id(parsed.id) if parsed.id else None
+    inputs, ref = _read_inputs_or_ref(parsed)
+    names = read_output_names([wanted.name for wanted in parsed.outputs]) if parsed.outputs else None
+    return InferBody(id, inputs, parameters, names, ref)
+
+
+def read_ref(body: RequestBody | ReplyBody) -> DataRef | None:
+    """The reference to stored tensors; None where there is none.
+
+    Raises:
+        InvalidRequest: it is not valid.
+    """
+    if body.dataref is UNSET or body.dataref is None:
+        return None
+    fields = {name: getattr(body, name) for name in ("dataref", "sha256", "bytes", "expires_ms")}
+    return read_reply_ref({name: value for name, value in fields.items() if value is not UNSET})
+
+
+def _read_inputs_or_ref(parsed: RequestBody) -> tuple[dict[str, Tensor], DataRef | None]:
+    ref = read_ref(parsed)
+    if not parsed.inputs and parsed.inputs != [] and ref is None:
+        raise InvalidRequest("the request has no inputs")
+    inputs = read_tensors("input", parsed.inputs or ())
+    check_one_source(inputs, ref)
+    return inputs, ref
 
 
 def read_tensors(what: str, bodies: Sequence[TensorBody]) -> dict[str, Tensor]:

@@ -30,6 +30,9 @@ _FORMATS = dict(zip([d for d in Datatype if d not in (Datatype.BYTES, Datatype.B
 _WIDE_INTEGERS = frozenset((Datatype.INT64, Datatype.UINT64))
 _SPECIAL = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _DECIMAL = re.compile(r"-?(?:0|[1-9][0-9]{0,19})", re.ASCII)
+PART_BYTES = 256 << 10  # of a large array, between which other threads may run
+_PART_ELEMENTS = 1 << 15
+_encoder = msgspec.json.Encoder()
 _NESTED = re.compile(rb"\[[ \t\n\r]*\[")
 
 
@@ -45,6 +48,9 @@ def read_data(datatype: Datatype, shape: tuple[int, ...], data: Raw, is_base64: 
     check_size(datatype, shape, elements * (item_bytes(datatype) or 4))
     if elements > len(text):
         raise InvalidRequest(f"data is too short for the {elements} elements of shape {list(shape)}")
+    packed = None if len(text) <= 4 * PART_BYTES else _read_in_parts(datatype, elements, bytes(text))
+    if packed is not None:
+        return Tensor(datatype, shape, packed)
     try:
         flat = _read_flat(datatype, shape, text)
     except (msgspec.MsgspecError, RecursionError) as err:
@@ -52,6 +58,44 @@ def read_data(datatype: Datatype, shape: tuple[int, ...], data: Raw, is_base64: 
     if len(flat) != elements:
         raise InvalidRequest(f"data has {len(flat)} elements, but shape {list(shape)} takes {elements}")
     return Tensor(datatype, shape, _pack(datatype, flat, is_base64))
+
+
+def _read_in_parts(datatype: Datatype, elements: int, text: bytes) -> bytes | None:
+    """The elements of a large flat array as they lie in a tensor; None where the usual way must say what it is.
+
+    Each part is a short call of the decoder: a thread that reads 100 MB does not hold up the others.
+    """
+    if datatype is Datatype.BYTES or not text.endswith(b"]") or _NESTED.match(text):
+        return None
+    packed: list[bytes] = []
+    start, last = 1, len(text) - 1
+    while start <= last:
+        end = text.find(b",", start + PART_BYTES, last)
+        end = last if end < 0 else end
+        try:
+            flat = _read_flat(datatype, (0,), memoryview(b"[%b]" % text[start:end]))
+        except (msgspec.MsgspecError, RecursionError):
+            return None
+        elements -= len(flat)
+        if not flat or elements < 0:
+            return None
+        packed.append(_pack(datatype, flat, False))
+        start = end + 1
+    return None if elements else b"".join(packed)
+
+
+def write_large_data(tensor: Tensor) -> Raw | None:
+    """The elements of a large tensor as JSON, written in short calls; None for a small one, and for BYTES."""
+    size = item_bytes(tensor.datatype)
+    step = size * _PART_ELEMENTS
+    if not size or len(tensor.data) <= 2 * step:
+        return None
+    view, parts = memoryview(tensor.data), []
+    for at in range(0, len(view), step):
+        part = view[at : at + step]
+        values, _ = write_data(Tensor(tensor.datatype, (len(part) // size,), part))
+        parts.append(_encoder.encode(values)[1:-1])
+    return Raw(b"[%b]" % b",".join(parts))
 
 
 def write_data(tensor: Tensor) -> tuple[list[Any], bool]:

@@ -11,18 +11,25 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.consumer.fetcher import READ_COMMITTED, OffsetResetStrategy
 from aiokafka.errors import (
     BrokerResponseError,
+    ClusterAuthorizationFailedError,
+    IncompatibleBrokerVersion,
     KafkaError,
     LeaderNotAvailableError,
     NoError,
     TopicAlreadyExistsError,
+    TopicAuthorizationFailedError,
     for_code,
 )
 from aiokafka.protocol.offset import OffsetRequest
 
-from ._kafka_faults import KAFKA_FAULTS, in_words, no_connection
+from ._kafka_closing import close_in_time
+from ._kafka_diagnosis import check_token_was_taken, connection_fault
+from ._kafka_faults import KAFKA_FAULTS, NOT_AUTHORIZED, Refusals, in_words
 from ._kafka_offsets import fetch_request, read_fetched
 from ._kafka_options import KafkaOptions
-from .broker import Bounds, BrokerError, Committed, NoSuchPlace, Topic, TopicPartition
+from ._kafka_rights import held, lacking
+from .broker import Bounds, BrokerError, Committed, NoSuchPlace, NotAllowed, Topic, TopicPartition
+from .rights import Operation, Resource, Right
 
 _LOOK_AGAIN_S = 0.05
 T = TypeVar("T")
@@ -35,15 +42,19 @@ class KafkaAdmin:
         self._name = bootstrap_servers
         self._options = options
         self._client: Any = None
+        self._refusals = Refusals(bootstrap_servers, options.security)
 
     async def start(self) -> None:
         self._client = AIOKafkaAdminClient(**self._options.connection(self._name))
+        if self._options.security.uses_tls:
+            close_in_time(self._client._client)
         try:
             async with asyncio.timeout(self._options.send_timeout_s):
                 await self._client.start()
+            check_token_was_taken(self._client._client, self._options)
         except KAFKA_FAULTS as err:
             await self.stop()
-            raise no_connection(self._name, self._options, err) from err
+            raise await connection_fault(self._name, self._options, err) from err
 
     async def topics(self) -> Mapping[str, int]:
         cluster = await self._in_time("list its topics", self._client._client.fetch_all_metadata)
@@ -55,14 +66,18 @@ class KafkaAdmin:
         if not missing:
             return frozenset()
         response = await self._in_time("create topics", lambda: self._client.create_topics(missing))
-        created, faults = set(), []
+        created, faults, refused = set(), [], []
         for name, code, message in response.topic_errors:
             error = for_code(code)
             if error is NoError:
                 created.add(name)
+            elif error in (TopicAuthorizationFailedError, ClusterAuthorizationFailedError):
+                refused.append(Right(Operation.CREATE, Resource.TOPIC, name))
             elif error is not TopicAlreadyExistsError:
                 faults.append(f"{name!r}: {message or error.description}")
         await self._in_time("show the new topics", lambda: self._visible(created))
+        if refused:
+            raise self._refusals.of(refused, "create topics that are missing")
         if faults:
             raise BrokerError(f"Kafka at {self._name} did not create topic {'; '.join(faults)}")
         return frozenset(created)
@@ -72,7 +87,20 @@ class KafkaAdmin:
             coordinator = await self._client.find_coordinator(group)
             return read_fetched(await self._client._send_request(fetch_request(group, None), coordinator))
 
-        return await self._in_time(f"say what group {group!r} has committed", ask)
+        needed = Right(Operation.DESCRIBE, Resource.GROUP, group)
+        return await self._in_time(f"say what group {group!r} has committed", ask, [needed])
+
+    async def missing(self, rights: Iterable[Right]) -> NotAllowed | None:
+        wanted = list(rights)
+
+        async def ask() -> list[Right]:
+            try:
+                return lacking(wanted, await held(self._client._client, self._client.find_coordinator, wanted))
+            except IncompatibleBrokerVersion:  # Kafka tells since 2.3; older ones say so when something is refused
+                return []
+
+        lacked = await self._in_time("say what this client may do", ask) if wanted else []
+        return self._refusals.of(lacked, "do all that it has to") if lacked else None
 
     async def bounds(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, Bounds]:
         wanted = frozenset(partitions)
@@ -84,7 +112,11 @@ class KafkaAdmin:
             end = await self._offsets(cluster, wanted, OffsetResetStrategy.LATEST)
             return {place: Bounds(first[place], end[place]) for place in wanted}
 
-        return await self._in_time("say what partitions hold", ask)
+        needed = [Right(Operation.DESCRIBE, Resource.TOPIC, topic) for topic in sorted({each.topic for each in wanted})]
+        try:
+            return await self._in_time("say what partitions hold", ask, needed)
+        except NoSuchPlace as err:
+            raise await self.missing(needed) or err from None
 
     async def stop(self) -> None:
         if self._client is not None:
@@ -141,8 +173,8 @@ class KafkaAdmin:
                     offsets[TopicPartition(topic, partition)] = offset
         return offsets
 
-    async def _in_time(self, what: str, ask: Callable[[], Awaitable[T]]) -> T:
-        """Ask, again after faults that pass by themselves, within the time of a send."""
+    async def _in_time(self, what: str, ask: Callable[[], Awaitable[T]], rights: Sequence[Right] = ()) -> T:
+        """Ask, again after faults that pass by themselves, within the time of a send. `rights` are those it takes."""
         fault: KafkaError | None = None
         try:
             async with asyncio.timeout(self._options.send_timeout_s):
@@ -155,6 +187,8 @@ class KafkaAdmin:
                         fault = err
                     await asyncio.sleep(self._options.retry_backoff_s)
         except KAFKA_FAULTS as err:
+            if isinstance(err, NOT_AUTHORIZED) and rights:
+                raise self._refusals.of(rights, what) from err
             raise BrokerError(f"Kafka at {self._name} could not {what}: {in_words(fault or err)}") from err
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer
@@ -18,17 +18,22 @@ from aiokafka.errors import (
     CorruptRecordException,
     InconsistentGroupProtocolError,
     InvalidSessionTimeoutError,
+    TopicAuthorizationFailedError,
 )
 
 from ._kafka_batches import keep_batches
-from ._kafka_faults import KAFKA_FAULTS, in_words, no_connection, other_members
-from ._kafka_fetch import shorten_waits
+from ._kafka_closing import close_in_time
+from ._kafka_diagnosis import check_token_was_taken, connection_fault
+from ._kafka_faults import KAFKA_FAULTS, Refusals, in_words, other_members, read_refusal
+from ._kafka_fetch import end_of, shorten_waits, tasks_of
 from ._kafka_frames import read_frames
 from ._kafka_haul import haul
+from ._kafka_hidden import or_hidden
 from ._kafka_metadata import renew_metadata
 from ._kafka_options import KafkaOptions
 from ._kafka_unreadable import UNREADABLE, is_unreadable, mend, positions_of_fetched, rewind
-from .broker import BrokerError, CommitRefused, Committed, Misconfigured, Record, TopicPartition
+from .broker import BrokerError, CommitRefused, Committed, Misconfigured, NoSuchPlace, Record, TopicPartition
+from .rights import Operation
 
 _KILL_LIMIT_S = 1.0
 
@@ -39,6 +44,7 @@ class KafkaConsumer(ABC):
     def __init__(self, bootstrap_servers: str, options: KafkaOptions, **arguments: Any) -> None:
         self._name = bootstrap_servers
         self._options = options
+        self._refusals = Refusals(bootstrap_servers, options.security)
         self._arguments = arguments
         self._consumer: Any = None
         self._partitions: frozenset[TopicPartition] = frozenset()
@@ -62,19 +68,25 @@ class KafkaConsumer(ABC):
             max_partition_fetch_bytes=self._options.partition_fetch_bytes,
         )
         read_frames(consumer._client)
+        if self._options.security.uses_tls:
+            close_in_time(consumer._client)
         try:
             async with asyncio.timeout(self._options.send_timeout_s):
                 await consumer.start()
+                check_token_was_taken(consumer._client, self._options)
                 keep_batches(consumer._fetcher)
                 shorten_waits(consumer._fetcher)
-                self._watched = _tasks_of(consumer)
+                self._watched = tasks_of(consumer)
                 await self._begin(consumer)
         except BrokerError:
             await self.stop()
             raise
+        except TopicAuthorizationFailedError as err:
+            await self.stop()
+            raise self._described(err) from err
         except KAFKA_FAULTS as err:
             await self.stop()
-            raise no_connection(self._name, self._options, err) from err
+            raise await connection_fault(self._name, self._options, err) from err
 
     @abstractmethod
     async def _begin(self, consumer: Any) -> None:
@@ -164,7 +176,7 @@ class KafkaConsumer(ABC):
             raise ConsumerStoppedError("the consumer is stopped" if self._stopped else "the consumer is not started")
         for task in self._watched:
             if task.done():
-                raise ConsumerStoppedError(f"a task of aiokafka ended: {task!r}") from _end_of(task)
+                raise ConsumerStoppedError(f"a task of aiokafka ended: {task!r}") from end_of(task)
         consumer._coordinator.check_errors()
         subscription = consumer._subscription
         if self._held or subscription.reassignment_in_progress:
@@ -216,9 +228,18 @@ class KafkaConsumer(ABC):
         cluster = await self._consumer._client.fetch_all_metadata()
         missing = [f"{p.topic}:{p.partition}" for p in partitions if cluster.leader_for_partition(p) is None]
         if missing:
-            raise BrokerError(f"{', '.join(sorted(missing))} do not exist at {self._name}: create the topics first")
+            gone = NoSuchPlace(f"{', '.join(sorted(missing))} do not exist at {self._name}: create the topics first")
+            raise await self._or_hidden(gone, {each.topic for each in partitions})
+
+    async def _or_hidden(self, err: BrokerError, topics: Iterable[str]) -> BrokerError:
+        return await or_hidden(err, self._name, self._options, Operation.READ, sorted(topics))
+
+    def _refused(self, err: BaseException) -> BrokerError | None:
+        return read_refusal(self._refusals, str(self._arguments["group_id"]), err)
 
     def _described(self, err: BaseException) -> BrokerError:
+        if (refused := self._refused(err)) is not None:
+            return refused
         if isinstance(err, InvalidSessionTimeoutError):
             allowed = (
                 "group.min.session.timeout.ms to group.max.session.timeout.ms (6 s to 30 min, unless set otherwise)"
@@ -251,16 +272,6 @@ class KafkaConsumer(ABC):
                 if not task.cancelled():
                     task.exception()
         self._wake()
-
-
-def _tasks_of(consumer: Any) -> tuple[asyncio.Task[Any], ...]:
-    coordinator = consumer._coordinator
-    group_task = getattr(coordinator, "_coordination_task", None) or coordinator._reset_committed_task
-    return consumer._fetcher._fetch_task, consumer._client._sync_task, group_task
-
-
-def _end_of(task: asyncio.Task[Any]) -> BaseException | None:
-    return None if task.cancelled() else task.exception()
 
 
 class KafkaReader(KafkaConsumer):

@@ -2,20 +2,66 @@
 
 from __future__ import annotations
 
-from aiokafka.errors import KafkaConnectionError, KafkaError, NoBrokersAvailable, NodeNotReadyError
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from aiokafka.errors import (
+    ClusterAuthorizationFailedError,
+    GroupAuthorizationFailedError,
+    KafkaConnectionError,
+    KafkaError,
+    NoBrokersAvailable,
+    NodeNotReadyError,
+    TopicAuthorizationFailedError,
+)
 
 from ._kafka_options import KafkaOptions
-from .broker import BrokerError, Misconfigured
+from .broker import BrokerError, Misconfigured, NotAllowed
+from .rights import Operation, Resource, Right, refusal
+from .security import Security
 
 KAFKA_FAULTS = (KafkaError, OSError)
+NOT_AUTHORIZED = (TopicAuthorizationFailedError, GroupAuthorizationFailedError, ClusterAuthorizationFailedError)
+NUMBERING = Right(Operation.IDEMPOTENT_WRITE, Resource.CLUSTER)
+
+
+class Refusals(NamedTuple):
+    """Makes the errors for what Kafka does not allow this client. `name` are the bootstrap servers."""
+
+    name: str
+    security: Security
+
+    def of(self, rights: Sequence[Right], doing: str) -> NotAllowed:
+        return NotAllowed(refusal(rights, self.security.principal, self.name, doing), rights=rights)
+
+    def topic(self, operation: Operation, topic: str, doing: str) -> NotAllowed:
+        return self.of([Right(operation, Resource.TOPIC, topic)], doing)
+
+    def group(self, operation: Operation, group: str, doing: str) -> NotAllowed:
+        return self.of([Right(operation, Resource.GROUP, group)], doing)
+
+    def numbering(self) -> NotAllowed:
+        """Of a producer's first request. Brokers since 2.8 take WRITE on any topic for this right."""
+        return self.of([NUMBERING], "publish to any topic (WRITE on one of them is enough since Kafka 2.8)")
+
+
+def read_refusal(refusals: Refusals, group: str, err: BaseException) -> NotAllowed | None:
+    """That a right to read is missing, where that is what Kafka says."""
+    if isinstance(err, GroupAuthorizationFailedError):
+        return refusals.group(Operation.READ, group, f"be a member of group {group!r}")
+    if isinstance(err, TopicAuthorizationFailedError):
+        told = err.args[0] if err.args else ()
+        topics = [told] if isinstance(told, str) else sorted(map(str, told))
+        return refusals.of([Right(Operation.READ, Resource.TOPIC, topic) for topic in topics], "read all that it reads")
+    return None
 
 
 def no_connection(name: str, options: KafkaOptions, err: BaseException) -> BrokerError:
     """The error for a first connection that failed."""
     if isinstance(err, KafkaConnectionError | NoBrokersAvailable):
         # The client says the same of a closed port and of one that speaks another protocol.
-        plain = options.security_protocol == "PLAINTEXT"
-        why = "nothing answers there" + ("" if plain else f" to security_protocol {options.security_protocol}")
+        protocol = options.security.protocol
+        why = "nothing answers there" + ("" if protocol == "PLAINTEXT" else f" to security_protocol {protocol}")
     elif isinstance(err, TimeoutError):
         why = f"no answer within {options.send_timeout_s:g} s"
     else:

@@ -7,6 +7,7 @@ other lanes are empty stands still that long each time it has taken all.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from typing import Any
@@ -30,3 +31,15 @@ def shorten_waits(fetcher: Any, clock: Callable[[], float] = time.monotonic) -> 
         return choose(assignment)
 
     fetcher._get_actions_per_node = choose_in_time
+
+
+def tasks_of(consumer: Any) -> tuple[asyncio.Task[Any], ...]:
+    """Tasks of an aiokafka consumer without any of which it would wait for ever."""
+    coordinator = consumer._coordinator
+    group_task = getattr(coordinator, "_coordination_task", None) or coordinator._reset_committed_task
+    return consumer._fetcher._fetch_task, consumer._client._sync_task, group_task
+
+
+def end_of(task: asyncio.Task[Any]) -> BaseException | None:
+    """Why a task ended."""
+    return None if task.cancelled() else task.exception()

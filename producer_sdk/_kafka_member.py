@@ -29,7 +29,7 @@ from ._kafka_offsets import (
 from ._kafka_options import KafkaOptions
 from ._kafka_place import keep_place, watch_place
 from ._static_member import taken_over
-from .broker import BrokerError, CommitRefused, Committed, GroupOptions, Ownership, TopicPartition
+from .broker import BrokerError, CommitRefused, Committed, GroupOptions, NoSuchPlace, Ownership, TopicPartition
 
 _COORDINATOR_MOVED = (GroupCoordinatorNotAvailableError, NotCoordinatorForGroupError)
 
@@ -72,13 +72,15 @@ class KafkaMember(KafkaConsumer):
         except TimeoutError as err:
             raise BrokerError(f"group {self._group!r} did not answer a commit within {limit_s:g} s") from err
         except (KafkaError, OSError) as err:
-            raise BrokerError(f"group {self._group!r} did not take a commit: {in_words(err)}") from err
+            said = f"group {self._group!r} did not take a commit: {in_words(err)}"
+            raise self._refused(err) or BrokerError(said) from err
 
     async def _begin(self, consumer: Any) -> None:
         missing = self._topics - await consumer.topics()
         if missing:
             names = ", ".join(sorted(missing))
-            raise BrokerError(f"topics {names} do not exist at {self._name}: create them first")
+            gone = NoSuchPlace(f"topics {names} do not exist at {self._name}: create them first")
+            raise await self._or_hidden(gone, missing)
         if self._instance_id is not None:
             watch_place(consumer._coordinator, self._displaced)
         consumer.subscribe(list(self._topics), listener=_Listener(self._revoke, self._assign))
@@ -159,7 +161,8 @@ class KafkaMember(KafkaConsumer):
         try:
             await telling
         except Exception as err:  # noqa: BLE001 - the owner's code; aiokafka would only log what it raises
-            self._fault = BrokerError(f"the member of group {self._group!r} failed on partitions {what}: {err!r}")
+            said = f"the member of group {self._group!r} failed on partitions {what}: {err!r}"
+            self._fault = self._refused(err) or BrokerError(said)
             self._fault.__cause__ = err
 
     async def _retry(self, coordinator: Any, err: KafkaError) -> None:

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import ssl
+import logging
 from dataclasses import dataclass, field
 from typing import Any
 
-from .broker import MAX_RECORD_BYTES
+from ._tokens import Tokens
+from .broker import MAX_RECORD_BYTES, NotAuthenticated, TlsFailed
+from .security import NO_SECURITY, Security
 
-_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _MEBIBYTE = 1 << 20
-_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
-
-class _Secret(str):
-    """Text that shows as `***`; empty text shows that none is set."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return "'***'" if self else "''"
+log = logging.getLogger("headrace.kafka")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,24 +25,8 @@ class KafkaOptions:
 
     client_id: str = "headrace"
     """How the clients appear in the broker's logs and quotas."""
-    security_protocol: str = "PLAINTEXT"
-    """PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."""
-    sasl_mechanism: str | None = None
-    """PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512; needed by the SASL protocols."""
-    sasl_username: str | None = None
-    """Needed by the SASL protocols."""
-    sasl_password: str | None = None
-    """Needed by the SASL protocols; never shown."""
-    ssl_ca_location: str | None = None
-    """PEM file of the authorities to trust; None trusts those of the system."""
-    ssl_certificate_location: str | None = None
-    """PEM file of the client's certificate, for mutual TLS."""
-    ssl_key_location: str | None = None
-    """PEM file of the client's key, for mutual TLS."""
-    ssl_key_password: str | None = None
-    """Opens the client's key; never shown."""
-    ssl_check_hostname: bool = True
-    """Whether the broker's certificate must name its host."""
+    security: Security = NO_SECURITY
+    """TLS and SASL; without it neither is used."""
     max_record_bytes: int = MAX_RECORD_BYTES
     """Largest record to publish, Kafka's framing included; just below a broker's default `message.max.bytes`."""
     send_timeout_s: float = 30.0
@@ -68,24 +45,11 @@ class KafkaOptions:
     """Pause before a request is tried again."""
 
     def __post_init__(self) -> None:
-        for name in ("sasl_password", "ssl_key_password"):
-            value = getattr(self, name)
-            if value is not None:
-                object.__setattr__(self, name, _Secret(value))
         for fault in self._faults():
             raise ValueError(fault)
 
     def _faults(self) -> list[str]:
         faults = []
-        if self.security_protocol not in _PROTOCOLS:
-            faults.append(f"security_protocol {self.security_protocol!r}: use one of {', '.join(_PROTOCOLS)}")
-        if self.security_protocol.startswith("SASL_"):
-            if self.sasl_mechanism not in _MECHANISMS:
-                faults.append(f"sasl_mechanism {self.sasl_mechanism!r}: use one of {', '.join(_MECHANISMS)}")
-            if not self.sasl_username or self.sasl_password is None:
-                faults.append(f"security_protocol {self.security_protocol} needs sasl_username and sasl_password")
-        if self.ssl_key_location and not self.ssl_certificate_location:
-            faults.append("ssl_key_location needs ssl_certificate_location")
         for name in ("send_timeout_s", "commit_timeout_s", "request_timeout_s", "max_record_bytes", "fetch_max_bytes"):
             if getattr(self, name) <= 0:
                 faults.append(f"{name} {getattr(self, name)} must be above 0")
@@ -106,22 +70,60 @@ class KafkaOptions:
             "client_id": self.client_id,
             "request_timeout_ms": round(self.request_timeout_s * 1000),
             "retry_backoff_ms": round(self.retry_backoff_s * 1000),
-            "security_protocol": self.security_protocol,
+            "security_protocol": self.security.protocol,
         }
-        if self.security_protocol.endswith("SSL"):
-            arguments["ssl_context"] = self._ssl_context()
-        if self.security_protocol.startswith("SASL_"):
-            arguments["sasl_mechanism"] = self.sasl_mechanism
-            arguments["sasl_plain_username"] = self.sasl_username
-            arguments["sasl_plain_password"] = self.sasl_password
+        if self.security.uses_tls:
+            arguments["ssl_context"] = tls_context(self.security, bootstrap_servers)
+        if self.security.uses_sasl:
+            arguments["sasl_mechanism"] = self.security.sasl_mechanism
+            arguments["sasl_plain_username"] = self.security.username
+            arguments["sasl_plain_password"] = self.security.password
+        if self.security.tokens is not None:
+            arguments["sasl_oauth_token_provider"] = _provider(self.security.tokens)
         return arguments
 
-    def _ssl_context(self) -> ssl.SSLContext:
-        context = ssl.create_default_context(cafile=self.ssl_ca_location)
-        context.check_hostname = self.ssl_check_hostname
-        if self.ssl_certificate_location:
-            context.load_cert_chain(self.ssl_certificate_location, self.ssl_key_location, self.ssl_key_password)
-        return context
+    def warn(self) -> None:
+        """Log what works and should not be so."""
+        for sentence in self.security.warnings():
+            log.warning("%s.", sentence, extra={"action": "insecure"})
 
+
+def tls_context(security: Security, bootstrap_servers: str) -> Any:
+    """What TLS connections are made with.
+
+    Raises:
+        TlsFailed: a file that could be used before cannot be used now.
+    """
+    try:
+        return security.ssl_context()
+    except (OSError, ValueError) as err:
+        why = security.unusable() or "a certificate file changed just now"
+        raise TlsFailed(f"no connection to Kafka at {bootstrap_servers}: {why}") from err
+
+
+def _provider(tokens: Tokens) -> Any:
+    from aiokafka.abc import AbstractTokenProvider  # here, since settings alone need not pay for the import
+    from aiokafka.errors import KafkaError
+
+    class Provider(AbstractTokenProvider):  # type: ignore[misc]
+        async def token(self) -> str:
+            try:
+                return str((await tokens.get()).value)
+            except NotAuthenticated as err:
+                raise KafkaError(err.message) from err  # any other error would end a task of aiokafka
+
+    return Provider()
+
+
+class _NoSecrets(logging.Filter):
+    """Keeps out what aiokafka logs of its requests at level debug: passwords and tokens are among it."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        named = type(record.args[-1]).__name__ if isinstance(record.args, tuple) and record.args else ""
+        return not named.startswith(("SaslAuthenticateRe", "SaslHandShakeRe"))
+
+
+# A filter of a logger holds for its own lines alone, so it has to be set where they are written.
+logging.getLogger("aiokafka.conn").addFilter(_NoSecrets())
 
 DEFAULT_KAFKA_OPTIONS = KafkaOptions()

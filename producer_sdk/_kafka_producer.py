@@ -7,21 +7,24 @@ from collections.abc import Generator, Sequence
 from typing import Any
 
 from aiokafka.errors import (
+    ClusterAuthorizationFailedError,
     KafkaError,
     MessageSizeTooLargeError,
     ProducerClosed,
     RecordListTooLargeError,
     RecordTooLargeError,
+    TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
 )
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from ._kafka_faults import in_words
+from ._kafka_faults import Refusals, in_words
 from ._kafka_options import KafkaOptions
 from ._kafka_session import Session
 from ._sessions import Sessions
 from .broker import BrokerError, NoSuchPlace, Outgoing, Placed
 from .errors import HeadraceError, PayloadTooLarge
+from .rights import Operation
 
 _GRACE_S = 1.0
 _TOO_LARGE = (MessageSizeTooLargeError, RecordListTooLargeError, RecordTooLargeError)
@@ -43,7 +46,7 @@ class Acknowledged:
             placed = yield from self._future.__await__()
         except KafkaError as err:
             self._session.broken = True
-            raise _fault(err, self._topic, _size(self._record)) from err
+            raise _fault(err, self._topic, _size(self._record), self._session.refusals) from err
         return Placed(placed.topic, placed.partition, placed.offset)
 
 
@@ -87,7 +90,7 @@ class KafkaProducer:
             placed = [await acknowledgement for acknowledgement in acknowledgements]
         except KafkaError as err:
             session.broken = True
-            raise _fault(err, topic, max(batch.size() for batch in batches)) from err
+            raise _fault(err, topic, max(batch.size() for batch in batches), session.refusals) from err
         finally:
             for acknowledgement in acknowledgements:
                 if not acknowledgement.cancel() and not acknowledgement.cancelled():
@@ -143,7 +146,11 @@ def _size(record: Outgoing) -> int:
     return int(DefaultRecordBatchBuilder.estimate_size_in_bytes(record.key, record.value, list(record.headers)))
 
 
-def _fault(err: KafkaError, topic: str, size: int) -> HeadraceError:
+def _fault(err: KafkaError, topic: str, size: int, refusals: Refusals) -> HeadraceError:
+    if isinstance(err, TopicAuthorizationFailedError):
+        return refusals.topic(Operation.WRITE, topic, f"publish to topic {topic!r}")
+    if isinstance(err, ClusterAuthorizationFailedError):
+        return refusals.numbering()
     if isinstance(err, _TOO_LARGE):
         return PayloadTooLarge(
             f"the record for topic {topic!r} has {size} bytes: more than the topic's max.message.bytes"

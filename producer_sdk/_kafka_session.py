@@ -24,11 +24,15 @@ from aiokafka.errors import (
 from aiokafka.partitioner import murmur2
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from ._kafka_faults import KAFKA_FAULTS, in_words, no_connection
+from ._kafka_closing import close_in_time
+from ._kafka_diagnosis import check_token_was_taken, connection_fault
+from ._kafka_faults import KAFKA_FAULTS, Refusals, in_words
 from ._kafka_frames import read_frames
+from ._kafka_hidden import or_hidden
 from ._kafka_metadata import renew_metadata
 from ._kafka_options import KafkaOptions
 from .broker import BrokerError, NoSuchPlace, Outgoing
+from .rights import Operation
 
 _KILL_LIMIT_S = 1.0
 _TRIM_AT = 10_000
@@ -70,8 +74,11 @@ class Session:
             max_request_size=options.max_record_bytes,
         )
         read_frames(self.producer.client)
+        if options.security.uses_tls:
+            close_in_time(self.producer.client)
         self._name = bootstrap_servers
         self._options = options
+        self.refusals = Refusals(bootstrap_servers, options.security)
         self._accumulator = self.producer._message_accumulator
         self._max_record_bytes = options.max_record_bytes
         self._timeout_s = options.send_timeout_s
@@ -85,10 +92,11 @@ class Session:
         try:
             async with asyncio.timeout(self._timeout_s):
                 await self.producer.start()
+                check_token_was_taken(self.producer.client, self._options)
                 await renew_metadata(self.producer.client)
         except KAFKA_FAULTS as err:
             await self._kill()
-            raise no_connection(self._name, self._options, err) from err
+            raise await connection_fault(self._name, self._options, err) from err
         except asyncio.CancelledError:
             await self._kill()
             raise
@@ -110,6 +118,7 @@ class Session:
 
         Raises:
             NoSuchPlace: there is no such topic or partition.
+            NotAllowed: there may be, but the client may not see it.
             BrokerError: no answer.
         """
         known = self.topics.get(topic) or await self._look_up(topic)
@@ -128,7 +137,8 @@ class Session:
                 raise BrokerError(f"Kafka at {self._name} did not list its topics: {in_words(err)}") from err
         partitions = client.cluster.partitions_for_topic(topic)
         if not partitions:
-            raise NoSuchPlace(f"topic {topic!r} does not exist at {self._name}: create it first")
+            missing = NoSuchPlace(f"topic {topic!r} does not exist at {self._name}: create it first")
+            raise await or_hidden(missing, self._name, self._options, Operation.WRITE, [topic])
         led = client.cluster.available_partitions_for_topic(topic) or partitions
         known = self._known.get(topic)
         if known is None or (known.partitions.keys(), known.led) != (partitions, led):

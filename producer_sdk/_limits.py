@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from .dataref import S3Prefix, is_s3_uri
 from .errors import InvalidRequest
-from .topics import shown
+from .topics import ReplyTo, parse_reply_to, shown
 
 MAX_TENSORS = 64
 MAX_PARAMETERS = 64
 MAX_NAME_CHARS = 256
 MAX_TENANT_CHARS = 128
 MAX_VERSION_CHARS = 64
+MAX_REPLY_TO_CHARS = 280
+MAX_PREFIX_BYTES = 880  # so that every id makes a key that stores take
 MAX_DEADLINE_MS = 253_402_300_800_000  # the year 10000
 
 Scalar = bool | int | float | str
@@ -30,6 +33,23 @@ def check_deadline_ms(value: object) -> int:
     if type(value) is not int or not 0 <= value <= MAX_DEADLINE_MS:
         raise InvalidRequest(f"deadline_ms {shown(value)} is not valid: give whole epoch milliseconds")
     return value
+
+
+def read_return_address(value: object) -> tuple[ReplyTo | None, S3Prefix | None]:
+    """Where a reply goes: to a topic, or to a store.
+
+    Raises:
+        InvalidRequest: it is neither `topic`, `topic:partition` nor `s3://bucket/prefix/`.
+    """
+    if not isinstance(value, str) or not is_s3_uri(value):
+        return parse_reply_to(read_text(value, "reply_to", MAX_REPLY_TO_CHARS)), None
+    try:
+        store = S3Prefix.parse(value)
+    except InvalidRequest as err:
+        raise InvalidRequest(f"reply_to {shown(value)} is not valid: {err.message.rstrip('.')}") from err
+    if len(store.prefix.encode()) > MAX_PREFIX_BYTES:
+        raise InvalidRequest(f"reply_to {shown(value)} is too long: its prefix takes at most {MAX_PREFIX_BYTES} bytes")
+    return None, store
 
 
 def read_text(value: object, what: str, most: int) -> str:

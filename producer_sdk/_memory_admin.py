@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from ._memory_faults import Faults
 from ._memory_group import Group
 from ._memory_logs import Logs
-from .broker import Bounds, BrokerError, Committed, Topic, TopicPartition
+from .broker import Bounds, BrokerError, Committed, NotAllowed, Topic, TopicPartition
+from .rights import Right
 
 
 class MemoryAdmin:
@@ -45,6 +46,10 @@ class MemoryAdmin:
     async def committed(self, group: str) -> Mapping[TopicPartition, Committed]:
         await self._faults.reach(f"say what group {group!r} has committed")
         return dict(self._groups[group].committed) if group in self._groups else {}
+
+    async def missing(self, rights: Iterable[Right]) -> NotAllowed | None:
+        """None: everybody may do everything here."""
+        return None
 
     async def bounds(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, Bounds]:
         await self._faults.reach("say what partitions hold")

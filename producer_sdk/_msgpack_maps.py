@@ -9,6 +9,7 @@ from msgspec import Raw
 
 from ._decode_faults import in_words
 from ._limits import MAX_NAME_CHARS, MAX_PARAMETERS, MAX_TENSORS, Scalar, check_parameters
+from .dataref import DataRef
 from .errors import InvalidRequest
 from .tensors import Tensor, read_tensor
 from .topics import shown
@@ -16,9 +17,11 @@ from .topics import shown
 _UNREADABLE = (msgspec.MsgspecError, RecursionError, ValueError)
 
 _NIL = Raw(b"\xc0")
+_MAX_REF_KEYS = 16
 
 _tensors = msgspec.msgpack.Decoder(dict[str, Any], ext_hook=read_tensor)
 _parameters = msgspec.msgpack.Decoder(dict[str, Scalar])
+_fields = msgspec.msgpack.Decoder(dict[str, Any])
 
 
 def _check_map(raw: memoryview, what: str, most: int) -> int:
@@ -80,3 +83,22 @@ def read_parameters(raw: Raw) -> dict[str, Scalar]:
         raise InvalidRequest("parameters name one key twice")
     check_parameters(parameters)
     return parameters
+
+
+def read_ref(raw: Raw) -> DataRef | None:
+    """The reference to stored tensors that a map holds; None for nil, and for a map of a later release without one.
+
+    Raises:
+        InvalidRequest: saying what is wrong.
+    """
+    if raw == _NIL:
+        return None
+    view = memoryview(raw)
+    size = _check_map(view, "the reference", _MAX_REF_KEYS)
+    try:
+        fields = _fields.decode(view)
+    except _UNREADABLE as err:
+        raise InvalidRequest(in_words(err, "the reference")) from err
+    if len(fields) < size:
+        raise InvalidRequest("the reference names one key twice")
+    return DataRef.from_fields(fields) if "dataref" in fields else None

@@ -68,6 +68,11 @@ class Pending:
         waiting.waiter.settle(outcome)
         return True
 
+    def due_s(self, id: str) -> float | None:
+        """When a request that waits is past due; None where it does not wait."""
+        waiting = self._waiting.get(id)
+        return None if waiting is None else waiting.due_s
+
     def forget(self, id: str) -> None:
         """Wait no longer; a reply that still comes is a late one."""
         if self._waiting.pop(id, None) is not None:

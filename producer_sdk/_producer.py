@@ -8,23 +8,17 @@ import itertools
 import random
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import NamedTuple
 
-from .broker import Acknowledgement, Admin, BrokerError, NoSuchPlace, Outgoing, Producer
+from ._claims import Claims, Sending
+from .broker import Acknowledgement, Admin, BrokerError, NoSuchPlace, NotAllowed, Outgoing, Producer
 from .errors import HeadraceError, PayloadTooLarge, UnknownModel
+from .rights import Operation, Resource, Right
 from .topics import Topics
 
 LOOK_AGAIN_S = 1.0  # how soon a missing topic is looked for again
 LISTING_AGE_S = 60.0  # how long a topic that was there is taken to be there still
 
 Failed = Callable[[str, HeadraceError], None]
-
-
-class Sending(NamedTuple):
-    """A request that is encoded: its id and its record."""
-
-    id: str
-    record: Outgoing
 
 
 class Route:
@@ -56,12 +50,14 @@ class Sender:
     `failed` is told the id of a request whose publish was refused once `send` has returned.
     """
 
-    def __init__(self, producer: Producer, admin: Admin, topics: Topics, failed: Failed) -> None:
+    def __init__(self, producer: Producer, admin: Admin, topics: Topics, failed: Failed, claims: Claims) -> None:
+        self._claims = claims
         self._producer = producer
         self._admin = admin
         self._topics = topics
         self._failed = failed
         self._routes: dict[tuple[str, str], Route] = {}
+        self._refused: dict[str, NotAllowed | None] = {}
         self._listing: Mapping[str, int] = {}
         self._listed_at_s = -LISTING_AGE_S
         self._listings = 0
@@ -84,6 +80,7 @@ class Sender:
 
         Raises:
             UnknownModel: it has no topic.
+            NotAllowed: Kafka does not let this client publish to it.
             BrokerError: the topics could not be listed.
         """
         async with self._looking:
@@ -102,29 +99,41 @@ class Sender:
                 self._listed_at_s = now_s  # a known topic is most likely still there: ask again later
         partitions = self._listing.get(topic)
         if not partitions:
-            raise self._unknown(model, topic)
+            raise await self._hidden(topic) or self._unknown(model, topic)
         route = self._routes.get((model, lane))
         if route is None:
             route = self._routes[model, lane] = Route(topic, partitions, model, lane)
         route.resize(partitions)
         return route
 
+    async def _hidden(self, topic: str) -> NotAllowed | None:
+        """That the topic may be there, but is not for this client; asked once for each look."""
+        if topic not in self._refused:
+            self._refused[topic] = await self._admin.missing([Right(Operation.WRITE, Resource.TOPIC, topic)])
+        return copy.copy(self._refused[topic])  # each caller's gets the id of its own request
+
     async def publish(self, route: Route, record: Outgoing) -> Acknowledgement:
         """Hand over a record; await the result for its acknowledgement."""
         seen = self._listings
         try:
             return await self._producer.publish(route.topic, record, route.next_partition())
+        except PayloadTooLarge as err:
+            raise self._claims.advised(err) from err
         except NoSuchPlace:
             await self._renew(route, seen)
             return await self._producer.publish(route.topic, record, route.next_partition())
 
-    async def deliver(self, route: Route, record: Outgoing) -> None:
-        """Publish a record and wait for its acknowledgement. One whose topic was made anew meanwhile is placed anew."""
+    async def deliver(self, route: Route, sending: Sending) -> None:
+        """Publish a request and wait for its acknowledgement. One whose topic was made anew is placed anew."""
+        if sending.claim is not None:
+            sending = await self._claims.store(sending)
         try:
-            await (await self.publish(route, record))
+            await (await self.publish(route, sending.record))
+        except PayloadTooLarge as err:
+            raise self._claims.advised(err) from err
         except NoSuchPlace:
             await self._renew(route, self._listings)
-            await (await self.publish(route, record))
+            await (await self.publish(route, sending.record))
 
     async def _renew(self, route: Route, seen: int) -> None:
         """Count the partitions again after a topic was made anew. Many who find out together ask once.
@@ -141,7 +150,9 @@ class Sender:
             route.resize(self._listing[route.topic])
 
     async def send(self, route: Route, sending: Sending) -> None:
-        """Hand over a request; a refusal that comes later is told to `failed`."""
+        """Hand over a request, stored first where it is large; a refusal that comes later is told to `failed`."""
+        if sending.claim is not None:
+            sending = await self._claims.store(sending)
         acknowledgement = await self.publish(route, sending.record)
         self._unacknowledged.append((route, sending, acknowledgement))
         self._watch_wanted.set()
@@ -154,8 +165,13 @@ class Sender:
             self._tell(sending.id, err)
 
     def send_together(self, route: Route, sendings: Sequence[Sending]) -> None:
-        """Hand over requests for one partition together; every refusal is told to `failed`."""
-        self._spawn(self._send_together(route, sendings), "headrace-send")
+        """Hand over requests for one partition together, large ones each alone; every refusal is told to `failed`."""
+        small = [sending for sending in sendings if sending.claim is None]
+        for sending in sendings if len(small) < len(sendings) else ():
+            if sending.claim is not None:
+                self._spawn(self.send_alone(route, sending), "headrace-send-large")
+        if small:
+            self._spawn(self._send_together(route, small), "headrace-send")
 
     async def close(self) -> None:
         tasks = list(self._tasks)
@@ -168,6 +184,7 @@ class Sender:
         if listing != self._listing:
             self._routes.clear()
         self._listing = listing
+        self._refused.clear()
         self._listings += 1
         self._listed_at_s = now_s
 
@@ -211,6 +228,8 @@ class Sender:
 
     def _tell(self, id: str, err: HeadraceError) -> None:
         own = copy.copy(err)  # several requests may have failed by one error
+        if isinstance(own, PayloadTooLarge):
+            own = self._claims.advised(own)
         own.id = id
         self._failed(id, own)
 

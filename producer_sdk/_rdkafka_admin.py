@@ -10,12 +10,14 @@ from confluent_kafka import IsolationLevel, KafkaError
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka import admin as _admin_module
 
+from ._kafka_faults import Refusals
+from ._kafka_hidden import asking, or_hidden
 from ._kafka_options import KafkaOptions
-from ._rdkafka_committed import asking
-from ._rdkafka_connect import Contact, check_exist, counts
+from ._rdkafka_connect import Contact, check_exist, connected, counts
 from ._rdkafka_faults import RDKAFKA_FAULTS, error_of, in_words, passes
 from ._rdkafka_settings import connection
-from .broker import Bounds, BrokerError, Committed, Topic, TopicPartition
+from .broker import Bounds, BrokerError, Committed, NoSuchPlace, NotAllowed, Topic, TopicPartition
+from .rights import Operation, Resource, Right
 
 _LOOK_AGAIN_S = 0.05
 _LEAST_WAIT_S = 0.01
@@ -33,7 +35,8 @@ class RdAdmin:
         self._client: Any = None
 
     async def start(self) -> None:
-        await asyncio.to_thread(self._connect)
+        loop = asyncio.get_running_loop()
+        await connected(self._name, self._options, lambda: self._connect(loop))
 
     async def topics(self) -> Mapping[str, int]:
         return counts(await self._in_time("list its topics", self._cluster))
@@ -49,16 +52,21 @@ class RdAdmin:
             return frozenset()
         limit_s = self._options.send_timeout_s
         made = self._client.create_topics(missing, operation_timeout=limit_s, request_timeout=limit_s)
-        created, faults = set(), []
+        created, faults, refused = set(), [], []
         for name, done in made.items():
             try:
                 await asyncio.wrap_future(done)
                 created.add(name)
             except RDKAFKA_FAULTS as err:
                 error = error_of(err)
-                if error is None or error.code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                code = None if error is None else error.code()
+                if code in (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED):
+                    refused.append(Right(Operation.CREATE, Resource.TOPIC, name))
+                elif code != KafkaError.TOPIC_ALREADY_EXISTS:
                     faults.append(f"{name!r}: {in_words(err)}")
         await self._in_time("show the new topics", lambda left_s: self._visible(created, left_s))
+        if refused:
+            raise Refusals(self._name, self._options.security).of(refused, "create topics that are missing")
         if faults:
             raise BrokerError(f"Kafka at {self._name} did not create topic {'; '.join(faults)}")
         return frozenset(created)
@@ -66,6 +74,11 @@ class RdAdmin:
     async def committed(self, group: str) -> Mapping[TopicPartition, Committed]:
         async with asking(self._name, self._options) as admin:
             return await admin.committed(group)
+
+    async def missing(self, rights: Iterable[Right]) -> NotAllowed | None:
+        # librdkafka has no request for the rights on topics that are not there yet.
+        async with asking(self._name, self._options) as admin:
+            return await admin.missing(rights)
 
     async def bounds(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, Bounds]:
         wanted = frozenset(partitions)
@@ -76,7 +89,11 @@ class RdAdmin:
             end = await self._offsets(wanted, _admin.OffsetSpec.latest(), left_s)
             return {place: Bounds(first[place], end[place]) for place in wanted}
 
-        return await self._in_time("say what partitions hold", ask)
+        try:
+            return await self._in_time("say what partitions hold", ask)
+        except NoSuchPlace as err:
+            topics = sorted({each.topic for each in wanted})
+            raise await or_hidden(err, self._name, self._options, Operation.DESCRIBE, topics) from None
 
     async def stop(self) -> None:
         client, self._client = self._client, None
@@ -84,8 +101,9 @@ class RdAdmin:
             # Its end joins threads of librdkafka: not here, where others would wait for that.
             await asyncio.to_thread(_let_go, [client])
 
-    def _connect(self) -> None:
-        self._client = _admin.AdminClient(connection(self._options, self._name) | {"error_cb": self._contact.heard})
+    def _connect(self, loop: asyncio.AbstractEventLoop) -> None:
+        settings = connection(self._options, self._name, loop)
+        self._client = _admin.AdminClient(settings | {"error_cb": self._contact.heard})
         try:
             self._contact.cluster(self._client)
         except BaseException:

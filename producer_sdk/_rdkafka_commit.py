@@ -13,7 +13,8 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaPartition
 
-from ._rdkafka_faults import error_of, in_words, passes
+from ._kafka_faults import Refusals
+from ._rdkafka_faults import error_of, in_words, passes, read_refusal
 from .broker import BrokerError, CommitRefused, Committed, TopicPartition
 
 _GONE = frozenset(
@@ -34,12 +35,15 @@ class Unsettled(BrokerError):
     """The commit was not taken now; the same again may be."""
 
 
-def commit_now(consumer: Any, group: str, member_id: str, offsets: Mapping[TopicPartition, Committed]) -> None:
+def commit_now(
+    consumer: Any, group: str, member_id: str, offsets: Mapping[TopicPartition, Committed], refusals: Refusals
+) -> None:
     """Commit once. Blocks.
 
     Raises:
         CommitRefused: the group has given the partitions to somebody else.
         Unsettled: try again.
+        NotAllowed: the client may not commit, any more or yet.
         BrokerError: the commit was not taken.
     """
     if consumer.memberid() != member_id:
@@ -51,6 +55,8 @@ def commit_now(consumer: Any, group: str, member_id: str, offsets: Mapping[Topic
         return
     if error.code() in _GONE or error.fatal():
         raise CommitRefused(f"group {group!r} no longer knows this member: {in_words(error)}")
+    if (refused := read_refusal(refusals, group, error, None)) is not None:
+        raise refused
     fault = Unsettled if error.code() in _UNDER_WAY or passes(error) else BrokerError
     raise fault(f"group {group!r} did not take a commit: {in_words(error)}")
 

@@ -6,23 +6,12 @@ librdkafka hands it the text without an end, as it came from Kafka, and confluen
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 
 from ._kafka_admin import KafkaAdmin
+from ._kafka_hidden import asking
 from ._kafka_options import KafkaOptions
 from .broker import BrokerError, Committed, TopicPartition
-
-
-@asynccontextmanager
-async def asking(bootstrap_servers: str, options: KafkaOptions) -> AsyncIterator[KafkaAdmin]:
-    """A client on aiokafka for a few questions. Raises BrokerError without a connection."""
-    admin = KafkaAdmin(bootstrap_servers, options)
-    try:
-        await admin.start()
-        yield admin
-    finally:
-        await admin.stop()
 
 
 async def starts_of(

@@ -2,18 +2,45 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Collection
-from typing import Any
+from collections.abc import Callable, Collection
+from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
+from ._kafka_diagnosis import diagnosed
+from ._kafka_faults import Refusals
 from ._kafka_options import KafkaOptions
 from ._rdkafka_faults import error_of, in_words
-from .broker import BrokerError, NoSuchPlace, TopicPartition
+from .broker import BrokerError, NoSuchPlace, NotAuthenticated, TopicPartition
 
 _FIRST_ATTEMPT_S = 0.5
 _REFUSED = frozenset([KafkaError._SSL, KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED])
+T = TypeVar("T")
+
+
+async def connected(name: str, options: KafkaOptions, connect: Callable[[], T]) -> T:
+    """What `connect` gives, which blocks, and runs in a thread.
+
+    Raises:
+        BrokerError: there is no connection; as closely as can be found out, why.
+    """
+    tokens = options.security.tokens
+    try:
+        if tokens is not None:  # librdkafka waits ten seconds for one that does not come
+            await tokens.get()
+        return await asyncio.to_thread(connect)
+    except NoSuchPlace:
+        raise
+    except NotAuthenticated as err:
+        raise NotAuthenticated(f"no connection to Kafka at {name}: {err.message}") from err
+    except (BrokerError, KafkaException) as err:
+        if (error := error_of(err)) is not None and error.code() == KafkaError.CLUSTER_AUTHORIZATION_FAILED:
+            raise Refusals(name, options.security).numbering() from err
+        plain = err if isinstance(err, BrokerError) else None
+        plain = plain or BrokerError(f"no connection to Kafka at {name}: {in_words(err)}")
+        raise await diagnosed(name, options) or plain from err
 
 
 class Contact:
@@ -68,7 +95,7 @@ class Contact:
         return f"no answer within {self._options.send_timeout_s:g} s" if late else ""
 
     def _protocol(self) -> str:
-        protocol = self._options.security_protocol
+        protocol = self._options.security.protocol
         return "" if protocol == "PLAINTEXT" else f" to security_protocol {protocol}"
 
 

@@ -1,4 +1,4 @@
-"""Reading on librdkafka: what members of a group and readers of fixed partitions share, and the reader.
+"""Reading on librdkafka: what members of a group and readers of fixed partitions share.
 
 A thread takes records from librdkafka as they come; the loop keeps them on a shelf until they are polled.
 """
@@ -14,17 +14,20 @@ from confluent_kafka import Consumer as ConfluentConsumer
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaPartition
 
+from ._kafka_faults import Refusals
+from ._kafka_hidden import or_hidden
 from ._kafka_options import KafkaOptions
-from ._rdkafka_connect import Contact, check_exist
-from ._rdkafka_faults import RDKAFKA_FAULTS, error_of, in_words, passes
+from ._rdkafka_connect import Contact, connected
+from ._rdkafka_faults import RDKAFKA_FAULTS, error_of, in_words, passes, read_refusal
 from ._rdkafka_records import Haul
 from ._rdkafka_settings import connection, consumer_settings
 from ._rdkafka_shelf import Shelf
 from ._rdkafka_thread import ConsumingThread
-from .broker import BrokerError, CommitRefused, Committed, Record, TopicPartition
+from .broker import BrokerError, CommitRefused, Committed, NoSuchPlace, Record, TopicPartition
+from .rights import Operation
 
 T = TypeVar("T")
-_OLDEST, _NEWEST = -2, -1  # Kafka's words for these in a request for offsets by time
+OLDEST, NEWEST = -2, -1  # Kafka's words for these in a request for offsets by time
 
 
 class RdConsumer(ABC):
@@ -34,6 +37,7 @@ class RdConsumer(ABC):
         self._name = bootstrap_servers
         self._options = options
         self._contact = Contact(bootstrap_servers, options)
+        self._refusals = Refusals(bootstrap_servers, options.security)
         self._group = group
         self._settings = settings
         self._consumer: Any = None
@@ -52,15 +56,19 @@ class RdConsumer(ABC):
         self._loop = asyncio.get_running_loop()
         self._ended = self._loop.create_future()
         try:
-            await asyncio.to_thread(self._connect)
-        except KafkaException as err:
-            raise BrokerError(f"no connection to Kafka at {self._name}: {in_words(err)}") from err
+            await connected(self._name, self._options, self._connect)
+        except NoSuchPlace as err:
+            raise await or_hidden(err, self._name, self._options, Operation.READ, self._reads()) from None
         self._thread = ConsumingThread(
             self._consumer, f"headrace-{self._group}", self._poster(self._came), self._poster(self._failed),
             self._poster(self._gone), self._alone,
         )  # fmt: skip
         self._thread.leaves = "group.instance.id" not in self._settings
         self._thread.start()
+
+    def _reads(self) -> list[str]:
+        """The topics to read."""
+        return sorted({each.topic for each in self._partitions})
 
     @abstractmethod
     def _begin(self, consumer: Any, cluster: Any) -> None:
@@ -108,7 +116,8 @@ class RdConsumer(ABC):
         self._took(self._shelf.waiting([partition]))
         self._shelf.own({partition: offset})
         self._sought[partition] = self._sought.get(partition, 0) + 1
-        self._thread.call(lambda: self._seek_now(partition, offset))
+        sought = self._thread.call(lambda: self._seek_now(partition, offset))
+        sought.add_done_callback(lambda done: self._sought_in_vain(partition, done))
 
     async def commit(self, offsets: Mapping[TopicPartition, Committed]) -> None:
         raise CommitRefused("a reader of fixed partitions is in no group, so it cannot commit")
@@ -117,7 +126,7 @@ class RdConsumer(ABC):
         self._check()
         try:
             async with asyncio.timeout(self._options.send_timeout_s):
-                return await self._ask(lambda: self._offsets(partitions, _NEWEST))
+                return await self._ask(lambda: self._offsets(partitions, NEWEST))
         except RDKAFKA_FAULTS as err:
             late = isinstance(err, TimeoutError)
             why = "no answer in time" if late else in_words(err)
@@ -141,7 +150,7 @@ class RdConsumer(ABC):
 
     def _connect(self) -> None:
         self._consumer = consumer = ConfluentConsumer(
-            connection(self._options, self._name)
+            connection(self._options, self._name, self._loop)
             | consumer_settings(self._options, self._group)
             | self._settings
             | {"error_cb": self._heard}
@@ -182,7 +191,7 @@ class RdConsumer(ABC):
 
     def _came(self, haul: Haul) -> None:
         for message in haul.errors:
-            if not passes(message.error()):
+            if not self._passes(message.error()):
                 self._fail_with(self._described(message.error(), message))
         for partition in self._sought.keys() & (haul.records.keys() | haul.ends.keys()):
             self._took(len(haul.records.pop(partition, ())))
@@ -196,11 +205,18 @@ class RdConsumer(ABC):
 
     def _failed(self, err: BaseException) -> None:
         error = error_of(err)
-        if error is None or not passes(error):
+        if error is None or not self._passes(error):
             said = f"the consumer of Kafka at {self._name} cannot go on, build it anew: {in_words(err)}"
             self._fail_with(BrokerError(said) if error is None else self._described(error, None), err)
 
+    def _passes(self, error: Any) -> bool:
+        """Whether it goes on by itself after this."""
+        return passes(error)
+
     def _described(self, error: Any, message: Any) -> BrokerError:
+        topic = None if message is None else message.topic()
+        if (refused := read_refusal(self._refusals, self._group, error, topic)) is not None:
+            return refused
         where = ""
         if message is not None and error.code() == KafkaError._BAD_MSG and message.topic() is not None:
             place = f"topic {message.topic()!r} partition {message.partition()}"
@@ -249,6 +265,14 @@ class RdConsumer(ABC):
             self._thread.gone(frozenset([partition]))
         self._post(self._seek_done, partition)
 
+    def _sought_in_vain(self, partition: TopicPartition, sought: asyncio.Future[None]) -> None:
+        """Where a seek failed, what comes is read on; a partition that is still ours would be read from elsewhere."""
+        if sought.cancelled() or (err := sought.exception()) is None or self._stopped:
+            return
+        self._seek_done(partition)
+        if partition in self._partitions:
+            self._failed(err)
+
     def _seek_done(self, partition: TopicPartition) -> None:
         self._sought[partition] -= 1
         if not self._sought[partition]:
@@ -268,20 +292,3 @@ class RdConsumer(ABC):
         except RuntimeError:
             if self._thread is not None:
                 self._thread.end()
-
-
-class RdReader(RdConsumer):
-    """Reads fixed partitions from positions that `start` has fixed."""
-
-    def __init__(
-        self, bootstrap_servers: str, options: KafkaOptions, partitions: frozenset[TopicPartition], *, from_end: bool
-    ) -> None:
-        super().__init__(bootstrap_servers, options, options.client_id)  # librdkafka wants a name of a group
-        self._partitions = partitions
-        self._from_end = from_end
-
-    def _begin(self, consumer: Any, cluster: Any) -> None:
-        check_exist(cluster, self._partitions, self._name)
-        starts = self._offsets(self._partitions, _NEWEST if self._from_end else _OLDEST)
-        self._shelf.own(starts)
-        consumer.incremental_assign([KafkaPartition(*partition, offset) for partition, offset in starts.items()])

@@ -6,10 +6,11 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
-from ._kafka_faults import other_members
+from ._kafka_faults import Refusals, other_members
 from ._static_member import taken_over
-from .broker import BrokerError, Misconfigured, NoSuchPlace
+from .broker import BrokerError, Misconfigured, NoSuchPlace, NotAllowed
 from .errors import HeadraceError, PayloadTooLarge
+from .rights import Operation
 
 # What calls of confluent-kafka raise: RuntimeError is its word for a client that is closed.
 RDKAFKA_FAULTS = (KafkaException, RuntimeError, OSError)
@@ -104,8 +105,22 @@ def group_fault(name: str, group: str, instance_id: str | None, error: Any) -> B
     return BrokerError(f"the consumer of Kafka at {name} cannot go on, build it anew: {in_words(error)}")
 
 
-def publish_fault(error: Any, topic: str, size: int) -> HeadraceError:
+def read_refusal(refusals: Refusals, group: str, error: Any, topic: str | None) -> NotAllowed | None:
+    """That a right to read is missing, where that is what Kafka says; `topic` is that of the message, if any."""
+    code = error.code()
+    if code == KafkaError.GROUP_AUTHORIZATION_FAILED:
+        return refusals.group(Operation.READ, group, f"be a member of group {group!r}")
+    if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+        return refusals.topic(Operation.READ, topic or "?", "read all that it reads")
+    return None
+
+
+def publish_fault(error: Any, topic: str, size: int, refusals: Refusals) -> HeadraceError:
     """The error for a record that was not acknowledged."""
+    if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+        return refusals.topic(Operation.WRITE, topic, f"publish to topic {topic!r}")
+    if error.code() == KafkaError.CLUSTER_AUTHORIZATION_FAILED:
+        return refusals.numbering()
     if error.code() in TOO_LARGE:
         return PayloadTooLarge(
             f"the record for topic {topic!r} has {size} bytes: more than the topic's max.message.bytes"

@@ -18,8 +18,10 @@ from ._rdkafka_connect import counts
 from ._rdkafka_consumer import RdConsumer
 from ._rdkafka_faults import RDKAFKA_FAULTS, group_fault, in_words
 from ._rdkafka_settings import GroupProtocol, group_settings
-from .broker import BrokerError, CommitRefused, Committed, GroupOptions, Ownership, TopicPartition
+from .broker import BrokerError, CommitRefused, Committed, GroupOptions, NoSuchPlace, Ownership, TopicPartition
 
+_OF_EVERY_CONSUMER = frozenset([KafkaError._BAD_MSG, KafkaError.TOPIC_AUTHORIZATION_FAILED,
+                                KafkaError.GROUP_AUTHORIZATION_FAILED])  # fmt: skip
 Partitions = frozenset[TopicPartition]
 
 
@@ -73,7 +75,7 @@ class RdMember(RdConsumer):
     def _commit(self, offsets: Mapping[TopicPartition, Committed]) -> None:
         """Called in the consuming thread."""
         self._check_ours(offsets)
-        commit_now(self._consumer, self._group, self._member_id, offsets)
+        commit_now(self._consumer, self._group, self._member_id, offsets, self._refusals)
 
     def _check_ours(self, offsets: Mapping[TopicPartition, Committed]) -> None:
         if self._stopped or not offsets.keys() <= self._partitions:
@@ -86,11 +88,14 @@ class RdMember(RdConsumer):
         await super().stop(timeout_s)
         self._partitions = frozenset()
 
+    def _reads(self) -> list[str]:
+        return sorted(self._topics)
+
     def _begin(self, consumer: Any, cluster: Any) -> None:
         missing = self._topics - counts(cluster).keys()
         if missing:
             names = ", ".join(sorted(missing))
-            raise BrokerError(f"topics {names} do not exist at {self._name}: create them first")
+            raise NoSuchPlace(f"topics {names} do not exist at {self._name}: create them first")
         consumer.subscribe(
             sorted(self._topics), on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
         )
@@ -104,7 +109,7 @@ class RdMember(RdConsumer):
         return True
 
     def _described(self, error: Any, message: Any) -> BrokerError:
-        if error.code() == KafkaError._BAD_MSG:
+        if error.code() in _OF_EVERY_CONSUMER:
             return super()._described(error, message)
         return group_fault(self._name, self._group, self._group_options.instance_id, error)
 

@@ -33,7 +33,8 @@ class RdAcknowledged:
         try:
             partition, offset = yield from self._sending.done.__await__()
         except KafkaException as err:
-            raise publish_fault(err.args[0], self._topic, _size(self._record)) from err
+            refusals = self._sending.session.refusals
+            raise publish_fault(err.args[0], self._topic, _size(self._record), refusals) from err
         return Placed(self._topic, partition, offset)
 
 
@@ -74,7 +75,7 @@ class RdProducer:
         try:
             _, offset = await sending.done
         except KafkaException as err:
-            raise publish_fault(err.args[0], topic, largest) from err
+            raise publish_fault(err.args[0], topic, largest, session.refusals) from err
         return offset
 
     async def stop(self, timeout_s: float = 10.0) -> None:
@@ -104,7 +105,7 @@ class RdProducer:
         except KafkaException as err:
             if err.args[0].code() in GONE_PLACE:
                 session.topics.clear()
-            raise publish_fault(err.args[0], topic, max(map(_size, records))) from err
+            raise publish_fault(err.args[0], topic, max(map(_size, records)), session.refusals) from err
 
 
 def _size(record: Outgoing) -> int:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections.abc import Callable
 from typing import Any, Literal
 
 from ._kafka_options import KafkaOptions
+from ._tokens import Tokens
 from .broker import GroupOptions
+from .security import Security
 
 GroupProtocol = Literal["classic", "consumer"]
 
@@ -26,13 +30,15 @@ log = logging.getLogger("librdkafka")
 log.addHandler(logging.NullHandler())
 
 
-def connection(options: KafkaOptions, bootstrap_servers: str) -> dict[str, Any]:
-    """What each client needs to connect."""
+def connection(
+    options: KafkaOptions, bootstrap_servers: str, loop: asyncio.AbstractEventLoop | None = None
+) -> dict[str, Any]:
+    """What each client needs to connect. In `loop` an asynchronous token callback is awaited."""
     timeout_ms = round(options.request_timeout_s * 1000)
     settings: dict[str, Any] = {
         "bootstrap.servers": bootstrap_servers,
         "client.id": options.client_id,
-        "security.protocol": options.security_protocol,
+        "security.protocol": options.security.protocol,
         "socket.timeout.ms": max(_LEAST_SOCKET_TIMEOUT_MS, timeout_ms),
         "socket.connection.setup.timeout.ms": max(_LEAST_SETUP_TIMEOUT_MS, timeout_ms),
         "socket.keepalive.enable": True,
@@ -42,7 +48,7 @@ def connection(options: KafkaOptions, bootstrap_servers: str) -> dict[str, Any]:
         "log.connection.close": False,
         "logger": log,
     }
-    return settings | _tls(options) | _sasl(options)
+    return settings | _tls(options.security) | _sasl(options.security, loop)
 
 
 def consumer_settings(options: KafkaOptions, group: str) -> dict[str, Any]:
@@ -104,25 +110,39 @@ def producer_settings(options: KafkaOptions) -> dict[str, Any]:
     }
 
 
-def _tls(options: KafkaOptions) -> dict[str, Any]:
-    if not options.security_protocol.endswith("SSL"):
+def _tls(security: Security) -> dict[str, Any]:
+    if not security.uses_tls:
         return {}
     given = {
-        "ssl.ca.location": options.ssl_ca_location,
-        "ssl.certificate.location": options.ssl_certificate_location,
-        "ssl.key.location": options.ssl_key_location,
-        "ssl.key.password": options.ssl_key_password,
+        "ssl.ca.location": security.cafile,
+        "ssl.certificate.location": security.certfile,
+        "ssl.key.location": security.keyfile or security.certfile,
+        "ssl.key.password": security.key_password,
     }
     settings: dict[str, Any] = {name: str(value) for name, value in given.items() if value is not None}
-    settings["ssl.endpoint.identification.algorithm"] = "https" if options.ssl_check_hostname else "none"
+    settings["ssl.endpoint.identification.algorithm"] = "https" if security.check_hostname else "none"
     return settings
 
 
-def _sasl(options: KafkaOptions) -> dict[str, Any]:
-    if not options.security_protocol.startswith("SASL_"):
+def _sasl(security: Security, loop: asyncio.AbstractEventLoop | None) -> dict[str, Any]:
+    if not security.uses_sasl:
         return {}
+    if security.tokens is not None:
+        return {"sasl.mechanism": security.sasl_mechanism, "oauth_cb": _token_callback(security.tokens, loop)}
     return {
-        "sasl.mechanism": options.sasl_mechanism,
-        "sasl.username": options.sasl_username,
-        "sasl.password": str(options.sasl_password),
+        "sasl.mechanism": security.sasl_mechanism,
+        "sasl.username": security.username,
+        "sasl.password": str(security.password),
     }
+
+
+def _token_callback(tokens: Tokens, loop: asyncio.AbstractEventLoop | None) -> Callable[[str], tuple[str, float]]:
+    """Called in a thread of librdkafka, at the start and again when four fifths of a token's life are over."""
+
+    def ask(_: str) -> tuple[str, float]:
+        if loop is None:
+            raise RuntimeError("there is no event loop to ask for a token in")
+        token = tokens.get_blocking(loop)
+        return str(token.value), token.expires_at_s
+
+    return ask

@@ -12,10 +12,13 @@ from ._follow import Follower
 from ._pending import Outcome, Pending, Waiter
 from .broker import Admin, Broker, BrokerError, Record, TopicPartition
 from .cancels import Cancel
-from .errors import Cancelled, EndedError, HeadraceError, InvalidRequest
+from .errors import Cancelled, EndedError, HeadraceError, Internal, InvalidRequest
 from .records import decode_reply_record
+from .rights import Operation, Resource, Right
+from .stored_replies import StoredReplies
 from .system_topics import ensure_system_topics
 from .topics import ReplyTo, Topics
+from .wire import Reply
 
 # A worker notices a passed deadline too and says more about it, so its answer gets this long to arrive.
 DEADLINE_GRACE_S = 0.25
@@ -47,7 +50,11 @@ class Counters(Struct, frozen=True):
 class Replies:
     """The reply side of one client. Belongs to its event loop."""
 
-    def __init__(self, broker: Broker, topics: Topics, partition: int | None, max_pending: int) -> None:
+    def __init__(
+        self, broker: Broker, topics: Topics, partition: int | None, max_pending: int, stored: StoredReplies
+    ) -> None:
+        self._stored = stored
+        self._fetching: dict[str, asyncio.Task[None]] = {}
         self._broker = broker
         self._topics = topics
         self._wanted_partition = partition
@@ -81,6 +88,7 @@ class Replies:
         """Fix the position in the reply partition, once; the return address.
 
         Raises:
+            NotAllowed: a right is missing.
             BrokerError: the broker did not answer, or a topic could not be created.
             InvalidRequest: the wanted partition does not exist.
         """
@@ -110,6 +118,8 @@ class Replies:
 
     def forget(self, id: str) -> None:
         self._pending.forget(id)
+        if id in self._fetching:
+            self._fetching[id].cancel()
 
     def waiting(self) -> list[Cancel]:
         """What would cancel the requests that wait."""
@@ -124,10 +134,17 @@ class Replies:
             self._pending.settle(id, Cancelled("the client was closed before the reply came", id=id))
         if self._follower is not None:
             await self._follower.stop()
+        fetching = list(self._fetching.values())
+        for task in fetching:
+            task.cancel()
+        await asyncio.gather(*fetching, return_exceptions=True)
 
     async def _choose_partition(self, admin: Admin) -> TopicPartition:
-        await ensure_system_topics(admin, self._topics)
         name = self._topics.replies
+        # Asked for itself: a reader without the right would fail later, and less clearly.
+        if (refused := await admin.missing([Right(Operation.READ, Resource.TOPIC, name)])) is not None:
+            raise refused
+        await ensure_system_topics(admin, self._topics)
         partitions = (await admin.topics()).get(name, 0)
         chosen = random.randrange(partitions or 1) if self._wanted_partition is None else self._wanted_partition
         if not 0 <= chosen < partitions:
@@ -172,10 +189,37 @@ class Replies:
             outcome.id = outcome_id
             if isinstance(outcome, EndedError) and self._is_for_earlier(outcome_id):
                 return
-        if self._pending.settle(outcome_id, outcome, answered=True):
+        elif outcome.ref is not None and outcome_id in self._pending:
+            self._fetch(outcome_id, outcome)
+            return
+        self._answer(outcome_id, outcome)
+
+    def _answer(self, id: str, outcome: Outcome) -> None:
+        if self._pending.settle(id, outcome, answered=True):
             self._answered += 1
         else:
-            self._count_unexpected(outcome_id)
+            self._count_unexpected(id)
+
+    def _fetch(self, id: str, pointer: Reply) -> None:
+        """Fetch a reply that is stored; the request waits on, until its deadline."""
+        if id in self._fetching:
+            self._duplicate += 1
+            return
+        task = asyncio.create_task(self._fetch_and_answer(id, pointer), name="headrace-fetch-reply")
+        self._fetching[id] = task
+        task.add_done_callback(lambda _: self._fetching.pop(id))
+
+    async def _fetch_and_answer(self, id: str, pointer: Reply) -> None:
+        due_s = self._pending.due_s(id)
+        if due_s is None:
+            return
+        try:
+            outcome: Outcome = await self._stored.fetch(pointer, due_s - asyncio.get_running_loop().time())
+        except HeadraceError as err:
+            outcome = err
+        except Exception as err:  # noqa: BLE001 - the top of a task: a fault here must not leave the caller waiting
+            outcome = Internal(f"the stored reply could not be read: {type(err).__name__}: {err}", id=id)
+        self._answer(id, outcome)
 
     def _is_for_earlier(self, id: str) -> bool:
         """Whether an end is taken for that of a request given up before the one of the same id that now waits."""

@@ -22,8 +22,8 @@ from typing import NamedTuple
 import msgspec
 
 from ._call import Inputs
+from ._claims import Sending
 from ._pending import Outcome, Waiter
-from ._producer import Sending
 from .cancels import Cancel
 from .errors import HeadraceError, InvalidRequest
 from .wire import Reply
@@ -180,7 +180,10 @@ class Window:
             sendings: list[Sending] = []
             self._prepare(inputs, steps, sendings)
             for sending in sendings:
-                await steps.send_alone(sending)
+                if sending.claim is None:
+                    await steps.send_alone(sending)
+                else:
+                    steps.send_together(sendings)  # storing takes a while, for which the next need not wait
 
     async def _wait_for_room(self, steps: Steps) -> int:
         while self._pulled - self._yielded >= self._size or self._bytes_out >= MAX_BYTES_OUT:

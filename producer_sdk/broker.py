@@ -9,6 +9,7 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from .errors import Internal
+from .rights import Right
 
 Headers = Sequence[tuple[str, bytes]]
 
@@ -30,6 +31,30 @@ class CommitRefused(BrokerError):
 
 class Misconfigured(BrokerError):
     """The broker refuses these settings; the same again cannot help."""
+
+    retryable = False
+
+
+class TlsFailed(Misconfigured):
+    """Client and broker do not agree on TLS: a certificate is not accepted, or one of them does not speak it."""
+
+
+class NotAuthenticated(Misconfigured):
+    """The broker does not believe who the client says it is."""
+
+
+class NotAllowed(BrokerError):
+    """The broker knows the client and does not let it do that; it goes on once the rights are granted.
+
+    Attributes:
+        rights: those that are missing, as far as known.
+    """
+
+    retryable = False
+
+    def __init__(self, message: str | None = None, *, id: str | None = None, rights: Sequence[Right] = ()) -> None:
+        super().__init__(message, id=id)
+        self.rights = tuple(rights)
 
 
 class TopicPartition(NamedTuple):
@@ -204,6 +229,13 @@ class Admin(Protocol):
         ...
 
     async def committed(self, group: str) -> Mapping[TopicPartition, Committed]: ...
+    async def missing(self, rights: Iterable[Right]) -> NotAllowed | None:
+        """That this client lacks some of these rights, as an error to raise; None where it has all. Looks only.
+
+        Raises BrokerError without answer.
+        """
+        ...
+
     async def bounds(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, Bounds]:
         """What each partition holds now. Raises NoSuchPlace for one that does not exist, BrokerError without answer."""
         ...

@@ -5,29 +5,22 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
 
-from ._call import Call, Encoding, Inputs, check_call, check_reply_to, encode_call, required
-from ._connection import Connection, broker_of, new_connection
+from ._call import Call, Inputs, check_call, check_reply_to, encode_call, required
+from ._claims import Sending
 from ._infer import InferWaiter
+from ._lifecycle import CLOSE_TIMEOUT_S as CLOSE_TIMEOUT_S
+from ._lifecycle import Lifecycle
 from ._pending import Outcome, Waiter
-from ._producer import Route, Sending
-from ._replies import Counters, Replies
+from ._producer import Route
 from ._window import Source, Steps, Window, check_window
-from .broker import Broker, BrokerError, Outgoing
 from .cancels import Cancel
-from .errors import Cancelled, DeadlineExceeded, HeadraceError
-from .topics import ReplyTo, Topics, check_id, new_id
+from .errors import DeadlineExceeded, HeadraceError
+from .topics import ReplyTo, check_id, new_id
 from .wire import Reply, Scalar
 
-if TYPE_CHECKING:
-    from .kafka import KafkaOptions
 
-CLOSE_TIMEOUT_S = 10.0
-
-
-class Client:
+class Client(Lifecycle):
     """Publishes requests to the models of one headrace and awaits their replies.
 
     Belongs to the event loop that it was started in; any task of it may use it, many at once.
@@ -40,91 +33,19 @@ class Client:
         encoding: how requests are written: `msgpack` (compact, exact) or `json` (Open Inference Protocol v2).
         prefix: what the names of all topics begin with.
         client_id: name of this client in the broker's logs; only with `bootstrap_servers` as text.
-        options: connection and security settings of Kafka; only with `bootstrap_servers` as text.
+        options: limits and security of Kafka's clients; only with `bootstrap_servers` as text, as are the next two.
+        security: TLS and SASL, in place of that in the options.
+        token: gives tokens for SASL OAUTHBEARER, over SASL_SSL where `security` says nothing else.
         reply_partition: the partition of `<prefix>.replies` to read; None takes one at random.
         max_pending: most requests that may wait for replies at once; one more raises QueueFull.
         close_timeout_s: most time that `close` takes to flush what was published.
+        s3: where large requests are put and large replies are fetched, as settings or as a store that the caller
+            closes; without it requests are as large as the broker takes.
 
     Raises:
+        Misconfigured: there are S3 settings, and boto3 is not installed.
         ValueError: encoding, prefix, `max_pending` or the combination of arguments is not valid.
     """
-
-    def __init__(
-        self,
-        bootstrap_servers: str | Broker,
-        *,
-        encoding: Encoding = "msgpack",
-        prefix: str = "headrace",
-        client_id: str | None = None,
-        options: KafkaOptions | None = None,
-        reply_partition: int | None = None,
-        max_pending: int = 10_000,
-        close_timeout_s: float = CLOSE_TIMEOUT_S,
-    ) -> None:
-        if encoding not in ("msgpack", "json"):
-            raise ValueError(f"encoding {encoding!r} is not known: use 'msgpack' or 'json'")
-        if max_pending < 1:
-            raise ValueError(f"max_pending {max_pending} is not valid: give at least 1")
-        self._topics = Topics(prefix)
-        self._broker = broker_of(bootstrap_servers, client_id, options)
-        self._encoding: Encoding = encoding
-        self._max_pending = max_pending
-        self._close_timeout_s = close_timeout_s
-        self._replies = Replies(self._broker, self._topics, reply_partition, max_pending)
-        self._connection: Connection | None = None
-        self._closed = False
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
-
-    @property
-    def counters(self) -> Counters:
-        """What the client has seen of replies, as of now."""
-        return self._replies.counters
-
-    async def start(self) -> None:
-        """Connect. Replies are read from the first `infer` or `map` on.
-
-        Raises:
-            BrokerError: the broker did not answer.
-        """
-        if self._connection is not None or self._closed:
-            raise RuntimeError("a Client is started once: make another one")
-        self._connection = new_connection(self._broker, self._topics, self._replies.settle)
-        try:
-            await self._connection.start()
-        except BaseException:
-            await self.close()
-            raise
-
-    async def listen(self) -> None:
-        """Begin to read replies now, so that the first request need not wait for it.
-
-        Raises:
-            BrokerError: the broker did not answer, or a topic could not be created.
-        """
-        await self._replies.start(self._open().admin)
-
-    @property
-    def deaf(self) -> BrokerError | None:
-        """Why replies cannot be read at the moment; None while all is well."""
-        return self._replies.failed
-
-    async def close(self) -> None:
-        """Cancel what waits, flush what was published, disconnect. May be called again."""
-        connection, self._connection = self._connection, None
-        self._closed = True
-        if connection is None:
-            return
-        connection.canceller.send_soon(self._replies.waiting())
-        await self._replies.close()
-        await connection.close(self._close_timeout_s)
 
     async def infer(
         self,
@@ -194,7 +115,8 @@ class Client:
         """Send one request and return its id once the broker has it for good; the model need not be running.
 
         Args:
-            reply_to: `topic` or `topic:partition` under the prefix; None is the model's results topic.
+            reply_to: `topic` or `topic:partition` under the prefix, or `s3://bucket/prefix/`, where the result is
+                stored; None is the model's results topic.
             deadline_s: None never expires, unless the model sets a default. The others are as for `infer`.
 
         Raises:
@@ -205,9 +127,9 @@ class Client:
         sender = self._open().sender
         id = new_id() if id is None else id
         try:
-            value, now_ms = encode_call(call, id, inputs, self._encoding, address)
+            sending = encode_call(call, id, inputs, self._encoding, address, self._claims.limit)
             route = sender.known_route(call.model, call.lane) or await sender.route(call.model, call.lane)
-            await sender.deliver(route, Outgoing(id.encode(), value, (), now_ms))
+            await sender.deliver(route, sending)
         except HeadraceError as err:
             err.id = id
             raise
@@ -224,6 +146,17 @@ class Client:
             BrokerError: it may have arrived or not; cancelling again is harmless.
         """
         await self._open().canceller.send([Cancel(check_id(id), round(time.time() * 1000))])
+
+    async def resolve(self, reply: Reply, *, timeout_s: float = 60.0) -> Reply:
+        """The whole reply that a pointer (`reply.ref`), read from a topic by the caller, points to; others as they are.
+
+        Raises:
+            HeadraceError: ResultGone, PayloadUnavailable, PayloadTooLarge, Misconfigured; or the error that is stored.
+        """
+        outcome = reply if reply.ref is None else await self._stored.fetch(reply, timeout_s)
+        if isinstance(outcome, HeadraceError):
+            raise outcome
+        return outcome
 
     def map(
         self,
@@ -287,13 +220,6 @@ class Client:
             raise DeadlineExceeded("the broker did not answer within the deadline") from err
 
     def _expect(self, call: Call, id: str, inputs: Inputs, reply_to: ReplyTo, waiter: Waiter) -> Sending:
-        value, now_ms = encode_call(call, id, inputs, self._encoding, reply_to)
-        self._replies.expect(id, call.deadline_s or 0.0, waiter, now_ms)
-        return Sending(id, Outgoing(id.encode(), value, (), now_ms))
-
-    def _open(self) -> Connection:
-        if self._closed:
-            raise Cancelled("the client is closed")
-        if self._connection is None:
-            raise RuntimeError("the client is not started: use `async with`, or await start() first")
-        return self._connection
+        sending = encode_call(call, id, inputs, self._encoding, reply_to, self._claims.limit)
+        self._replies.expect(id, call.deadline_s or 0.0, waiter, sending.record.timestamp_ms or 0)
+        return sending

@@ -18,6 +18,7 @@
         RunnerCrashed              RUNNER_CRASHED
         OutOfMemory                OUT_OF_MEMORY
         Internal                   INTERNAL
+          ResultGone               the result was stored, and is not there any more
 
 An error crosses every border (Kafka, HTTP) as `{"id", "error": "<sentence>", "code": "<CODE>"}`. The docstring of a
 class is its default message.
@@ -26,7 +27,10 @@ class is its default message.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from .dataref import DataRef
 
 
 class Code(StrEnum):
@@ -56,6 +60,7 @@ class HeadraceError(Exception):
         id: id of the request that failed, where one is known.
         index: place of the request in the iterable given to `Client.map`, else None.
         parameters: what a reply carried beside the error (batch rows, times), else empty.
+        ref: where the reply that brought the error is stored, else None; for ResultGone what is gone.
         retry_after_s: set by model code on a failure that passes by itself: not to be tried again sooner.
     """
 
@@ -68,6 +73,7 @@ class HeadraceError(Exception):
         self.id = id
         self.index: int | None = None
         self.parameters: dict[str, object] = {}
+        self.ref: DataRef | None = None
         self.retry_after_s: float | None = None
 
     def __init_subclass__(cls) -> None:
@@ -184,3 +190,7 @@ class Internal(ServerError):
 
     code = Code.INTERNAL
     retryable = True
+
+
+class ResultGone(Internal):
+    """The stored result that the reply points to is gone, or is not what was stored."""

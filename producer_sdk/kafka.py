@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 from ._kafka_admin import KafkaAdmin
 from ._kafka_consumer import KafkaReader
@@ -10,8 +11,9 @@ from ._kafka_member import KafkaMember
 from ._kafka_options import DEFAULT_KAFKA_OPTIONS, KafkaOptions
 from ._kafka_producer import KafkaProducer
 from .broker import DEFAULT_GROUP_OPTIONS, GroupOptions, Ownership, TopicPartition
+from .security import Security
 
-__all__ = ["KafkaBroker", "KafkaOptions"]
+__all__ = ["KafkaBroker", "KafkaOptions", "Security"]
 
 # What goes wrong is raised here as an error. In a program that has not set up logging, aiokafka would write a line to
 # stderr for each attempt to reach a broker that is away.
@@ -21,9 +23,17 @@ logging.getLogger("aiokafka").addHandler(logging.NullHandler())
 class KafkaBroker:
     """Makes clients for the Kafka cluster at `bootstrap_servers` (`host:port`, several by commas)."""
 
-    def __init__(self, bootstrap_servers: str, *, options: KafkaOptions = DEFAULT_KAFKA_OPTIONS) -> None:
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        *,
+        options: KafkaOptions = DEFAULT_KAFKA_OPTIONS,
+        security: Security | None = None,
+    ) -> None:
+        """`security` takes the place of that in the options."""
         self.bootstrap_servers = bootstrap_servers
-        self.options = options
+        self.options = options if security is None else replace(options, security=security)
+        self.options.warn()
 
     def __repr__(self) -> str:
         return f"KafkaBroker({self.bootstrap_servers!r}, options={self.options!r})"

@@ -16,10 +16,10 @@ from msgspec import Struct
 from ._decode_faults import in_words
 from ._json_address import refused
 from ._json_bodies import InferBody as InferBody
-from ._json_bodies import ReplyBody, read_tensors
+from ._json_bodies import ReplyBody, read_ref, read_tensors
 from ._json_bodies import read_infer_body as read_infer_body
 from ._json_keys import read_object as read_object
-from ._json_tensors import BASE64, spelled, write_data
+from ._json_tensors import BASE64, spelled, write_data, write_large_data
 from ._limits import (
     MAX_DEADLINE_MS,
     MAX_TENANT_CHARS,
@@ -27,11 +27,13 @@ from ._limits import (
     OPTIONS,
     Scalar,
     check_parameters,
+    read_return_address,
     read_text,
 )
+from .dataref import DataRef, S3Prefix
 from .errors import HeadraceError, InferenceFailed, InvalidRequest
 from .tensors import Tensor
-from .topics import ReplyTo, parse_reply_to, shown
+from .topics import ReplyTo, shown
 from .wire import Form, Refused, Reply, Request, Undecodable, sendable
 
 _UNWRITABLE = (msgspec.MsgspecError, RecursionError, ValueError, TypeError, OverflowError)
@@ -44,11 +46,12 @@ class Options(Struct, frozen=True):
     """What the parameters of a body say to headrace, taken apart from those of the model.
 
     Attributes:
-        reply_to: return address.
+        reply_to: return address, where it is a topic.
         deadline_s: seconds from when the request was sent.
         tenant: whom it is counted for.
         version: version of the model asked for.
         parameters: the others, which go to the model.
+        store: where the result is to be stored, where `reply_to` says so.
     """
 
     reply_to: ReplyTo | None
@@ -56,6 +59,7 @@ class Options(Struct, frozen=True):
     tenant: str | None
     version: str | None
     parameters: dict[str, Scalar]
+    store: S3Prefix | None = None
 
 
 def read_options(parameters: Mapping[str, Scalar]) -> Options:
@@ -73,12 +77,14 @@ def read_options(parameters: Mapping[str, Scalar]) -> Options:
         version = str(version)  # callers write 1 as often as "1"
     rest = {name: value for name, value in parameters.items() if name not in OPTIONS and name != "binary_data_output"}
     check_parameters(rest)
+    address, store = (None, None) if reply_to is None else read_return_address(reply_to)
     return Options(
-        None if reply_to is None else parse_reply_to(read_text(reply_to, "reply_to", 280)),
+        address,
         None if deadline_s is None else _check_deadline_s(deadline_s),
         None if tenant is None else read_text(tenant, "tenant", MAX_TENANT_CHARS),
         None if version is None else read_text(version, "version", MAX_VERSION_CHARS),
         rest,
+        store,
     )
 
 
@@ -91,11 +97,13 @@ def encode_json_request(request: Request, *, deadline_s: float | None) -> bytes:
     check_parameters(request.parameters)
     if any(isinstance(value, float) and not math.isfinite(value) for value in request.parameters.values()):
         raise InvalidRequest("a parameter is NaN or infinite, which JSON cannot carry", id=request.id)
-    reply_to = None if request.reply_to is None else str(request.reply_to)
-    options = zip(OPTIONS, (reply_to, deadline_s, request.tenant, request.version), strict=True)
+    options = zip(OPTIONS, (request.return_address, deadline_s, request.tenant, request.version), strict=True)
     body: dict[str, Any] = {"id": request.id}
     body["parameters"] = {**request.parameters, **{name: value for name, value in options if value is not None}}
-    body["inputs"] = [tensor_to_json(name, tensor) for name, tensor in request.inputs.items()]
+    if request.ref is None:
+        body["inputs"] = [_written(name, tensor) for name, tensor in request.inputs.items()]
+    else:
+        body |= request.ref.fields()
     if request.outputs is not None:
         body["outputs"] = [{"name": name} for name in request.outputs]
     try:
@@ -123,6 +131,8 @@ def decode_json_request(value: bytes, fallback_id: str, timestamp_ms: int) -> Re
             options.version,
             options.parameters,
             body.outputs,
+            body.ref,
+            options.store,
         )
     except InvalidRequest as err:
         try:
@@ -133,41 +143,55 @@ def decode_json_request(value: bytes, fallback_id: str, timestamp_ms: int) -> Re
 
 
 def encode_json_reply(
-    id: str, model: str, version: str, outputs: Mapping[str, Tensor], parameters: Mapping[str, Any]
+    id: str,
+    model: str,
+    version: str,
+    outputs: Mapping[str, Tensor],
+    parameters: Mapping[str, Any],
+    ref: DataRef | None = None,
 ) -> bytes:
     """The record value of a result, as JSON. NaN and infinity among parameters become strings.
+
+    With `ref`, where the whole reply is stored, it is a pointer: `outputs` are empty.
 
     Raises:
         InferenceFailed: an output, name or parameter that the model gave cannot be written.
     """
     safe = {name: spelled(value) if isinstance(value, float) else value for name, value in parameters.items()}
     try:
-        items = [tensor_to_json(name, tensor) for name, tensor in outputs.items()]
+        items = [_written(name, tensor) for name, tensor in outputs.items()]
         body = {"model_name": model, "model_version": version, "id": id, "parameters": safe, "outputs": items}
-        return _encoder.encode(body)
+        return _encoder.encode(body if ref is None else body | ref.fields())
     except (*_UNWRITABLE, InvalidRequest) as err:
         raise InferenceFailed(f"the model's reply cannot be written: {err}", id=id) from err
 
 
-def encode_json_error(id: str | None, error: HeadraceError) -> bytes:
-    """The one shape of an error in JSON, on Kafka and over HTTP."""
-    return _encoder.encode({"id": id, "error": sendable(error.message), "code": error.code})
+def encode_json_error(id: str | None, error: HeadraceError, ref: DataRef | None = None) -> bytes:
+    """The one shape of an error in JSON, on Kafka and over HTTP. `ref`: where the error reply is stored."""
+    body = {"id": id, "error": sendable(error.message), "code": error.code}
+    return _encoder.encode(body if ref is None else body | ref.fields())
 
 
 def decode_json_reply(value: bytes) -> Reply | HeadraceError:
     """Read a JSON reply; an error reply comes back as the typed error, its id set.
 
     A result whose outputs cannot be read here (BF16 without ml_dtypes) comes back as InvalidRequest, its id set.
+    A pointer comes back as it is, its `ref` set: stored_replies.py reads what it points to.
 
     Raises:
         Undecodable: the value is no reply.
     """
     try:
         body = _replies.decode(value)
+        ref = read_ref(body)
     except (msgspec.MsgspecError, RecursionError, ValueError) as err:
         raise Undecodable(f"the record is no reply: {in_words(err, 'it')}") from err
+    except InvalidRequest as err:
+        raise Undecodable(f"the record is no reply: {err.message}") from err
     if body.error is not None:
-        return HeadraceError.from_code(body.code, body.error, id=body.id)
+        error = HeadraceError.from_code(body.code, body.error, id=body.id)
+        error.ref = ref
+        return error
     if body.outputs is None:
         raise Undecodable("the record is no reply: it has neither outputs nor error", id=body.id)
     try:
@@ -175,7 +199,7 @@ def decode_json_reply(value: bytes) -> Reply | HeadraceError:
     except InvalidRequest as err:
         err.id = body.id
         return err
-    return Reply(body.id or "", body.model_name, body.model_version, outputs, body.parameters or {})
+    return Reply(body.id or "", body.model_name, body.model_version, outputs, body.parameters or {}, None, ref)
 
 
 def tensor_to_json(name: str, tensor: Tensor) -> dict[str, Any]:
@@ -190,6 +214,13 @@ def tensor_to_json(name: str, tensor: Tensor) -> dict[str, Any]:
         item["parameters"] = {"content_type": BASE64}
     item["data"] = data
     return item
+
+
+def _written(name: str, tensor: Tensor) -> dict[str, Any]:
+    data = write_large_data(tensor)
+    if data is None:
+        return tensor_to_json(name, tensor)
+    return {"name": name, "datatype": tensor.datatype, "shape": tensor.shape, "data": data}
 
 
 def _check_deadline_s(value: Scalar) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ._kafka_options import DEFAULT_KAFKA_OPTIONS, KafkaOptions
 from .broker import DEFAULT_GROUP_OPTIONS, GroupOptions, Misconfigured, Ownership, TopicPartition
 
@@ -14,12 +16,13 @@ except ImportError as err:
     ) from err
 
 from ._rdkafka_admin import RdAdmin
-from ._rdkafka_consumer import RdReader
 from ._rdkafka_member import RdMember
 from ._rdkafka_producer import RdProducer
+from ._rdkafka_reader import RdReader
 from ._rdkafka_settings import GroupProtocol
+from .security import Security
 
-__all__ = ["GroupProtocol", "KafkaOptions", "RdKafkaBroker"]
+__all__ = ["GroupProtocol", "KafkaOptions", "RdKafkaBroker", "Security"]
 
 
 class RdKafkaBroker:
@@ -27,7 +30,8 @@ class RdKafkaBroker:
 
     Members join by cooperative rebalancing: `assigned` and `revoked` tell what comes and goes, and partitions that a
     member keeps are not mentioned. Members on aiokafka cannot join the same group. `group_protocol` consumer is
-    KIP-848, where the broker's settings say how long a member may be silent.
+    KIP-848, where the broker's settings say how long a member may be silent. `security` takes the place of that in the
+    options.
 
     Raises:
         Misconfigured: the package confluent-kafka is not there (when this module is imported).
@@ -38,10 +42,12 @@ class RdKafkaBroker:
         bootstrap_servers: str,
         *,
         options: KafkaOptions = DEFAULT_KAFKA_OPTIONS,
+        security: Security | None = None,
         group_protocol: GroupProtocol = "classic",
     ) -> None:
         self.bootstrap_servers = bootstrap_servers
-        self.options = options
+        self.options = options if security is None else replace(options, security=security)
+        self.options.warn()
         self.group_protocol: GroupProtocol = group_protocol
 
     def __repr__(self) -> str:

@@ -2,42 +2,36 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Annotated
+from msgspec import Struct
 
-import msgspec
-from msgspec import Meta
-from msgspec.structs import replace
-
-from ._limits import MAX_DEADLINE_MS
+from ._ce_attributes import MAX_HEADER_BYTES as MAX_HEADER_BYTES
+from ._ce_attributes import MAX_HEADERS as MAX_HEADERS
+from ._ce_attributes import apply, check_event, read_attributes, read_reference, referred_form
+from ._ce_structured import attributes_of, check_event_keys, data_of, is_structured, read_event
 from .broker import Headers
 from .errors import HeadraceError, InvalidRequest
 from .oip import decode_json_reply, decode_json_request
 from .topics import REQUEST_ID, shown
-from .wire import Refused, Reply, Request, Undecodable, decode_reply, decode_request
-
-MAX_HEADERS = 64
-MAX_HEADER_BYTES = 16 * 1024
+from .wire import Form, Refused, Reply, Request, Undecodable, decode_reply, decode_request
 
 # An object, white space before one, or a byte order mark: none of them can begin a MessagePack array.
 JSON_STARTS = frozenset(b"{ \t\r\n\xef")
-_ATTRIBUTES = frozenset(("ce_id", "ce_expirytime", "ce_dataref", "content-type"))
-_Instant = Annotated[datetime, Meta(tz=True)]
 
 
 def decode_record(value: bytes | None, headers: Headers, fallback_id: str, timestamp_ms: int) -> Request | Refused:
     """Read the record of a request topic.
 
-    CloudEvents attributes in headers (binary mode) are applied: `ce_id` where the body has no id, `ce_expirytime` as
-    deadline, the earlier one where the body has one too. Other headers mean nothing here.
+    A CloudEvent may be in binary or in structured mode. Its attributes are applied: `ce_id` where the body has no id,
+    `ce_expirytime` as deadline, the earlier one where the body has one too, `ce_dataref` where there is no value. Other
+    headers mean nothing here.
 
     Raises:
         Undecodable: nobody can be answered.
     """
-    if not value:
-        raise Undecodable("the record has no value", id=fallback_id)
     if headers:
         return _decode_with_headers(value, headers, fallback_id, timestamp_ms)
+    if not value:
+        raise Undecodable("the record has no value", id=fallback_id)
     if value[0] in JSON_STARTS:
         return decode_json_request(value, fallback_id, timestamp_ms)
     return decode_request(value, fallback_id)
@@ -54,68 +48,72 @@ def decode_reply_record(value: bytes | None) -> Reply | HeadraceError:
     return decode_json_reply(value) if value[0] in JSON_STARTS else decode_reply(value)
 
 
-def _decode_with_headers(value: bytes, headers: Headers, fallback_id: str, timestamp_ms: int) -> Request | Refused:
-    attributes: dict[str, str] = {}
-    fault: InvalidRequest | None = None
-    try:
-        attributes = _read_attributes(headers)
-    except InvalidRequest as err:
-        fault = err
-    event_id = attributes.get("ce_id")
+def _decode_with_headers(
+    value: bytes | None, headers: Headers, fallback_id: str, timestamp_ms: int
+) -> Request | Refused:
+    event = _read_event(value or b"", headers)
+    event_id = event.attributes.get("ce_id")
     is_usable = event_id is not None and REQUEST_ID.fullmatch(event_id) is not None
-    request = decode_record(value, (), event_id if is_usable and event_id else fallback_id, timestamp_ms)
+    request = _decode_data(event, event_id if is_usable and event_id else fallback_id, timestamp_ms)
     if isinstance(request, Refused):
-        return request
+        return request if event.fault is None else _refused(request, event.fault)
     try:
-        if fault is not None:
-            raise fault
+        if event.fault is not None:
+            raise event.fault
         if event_id is not None and not is_usable and request.id == fallback_id:
             raise InvalidRequest(f"ce_id {shown(event_id)} is not valid: use 1 to 128 of A-Z a-z 0-9 . _ : -")
-        return _apply(attributes, request)
+        return apply(event.attributes, request)
     except InvalidRequest as err:
-        err.id = request.id
-        return Refused(request.id, err, request.form, request.reply_to)
+        return _refused(request, err)
 
 
-def _read_attributes(headers: Headers) -> dict[str, str]:
-    """The headers that mean something here.
+class _Event(Struct):
+    """A record in binary mode; `enveloped`: it was in structured mode. `fault` forbids to follow its attributes."""
+
+    data: bytes
+    attributes: dict[str, str] = {}
+    fault: InvalidRequest | None = None
+    enveloped: bool = False
+
+
+def _read_event(value: bytes, headers: Headers) -> _Event:
+    event = _Event(value)
+    try:
+        if is_structured(headers):
+            fields = read_event(value)
+            event.enveloped, event.data = True, data_of(fields)
+            check_event_keys(value, fields)
+            headers = attributes_of(fields, headers)
+        event.attributes = read_attributes(headers)
+        check_event(event.attributes)
+    except InvalidRequest as err:
+        event.fault = InvalidRequest(err.message)
+    return event
+
+
+def _decode_data(event: _Event, id: str, timestamp_ms: int) -> Request | Refused:
+    """The request that an event's data holds, or refers to.
 
     Raises:
-        InvalidRequest: too many or too large headers, an attribute that is there twice, or is no UTF-8.
+        Undecodable: it is none, and nothing of it but headers can be read.
     """
-    size = sum(len(name) + len(content or b"") for name, content in headers)
-    if len(headers) > MAX_HEADERS or size > MAX_HEADER_BYTES:
-        limits = f"at most {MAX_HEADERS} and {MAX_HEADER_BYTES} bytes"
-        raise InvalidRequest(f"the record has {len(headers)} headers of {size} bytes: {limits}")
-    attributes: dict[str, str] = {}
-    for name, content in headers:
-        if name not in _ATTRIBUTES:
-            continue
-        if name in attributes:
-            raise InvalidRequest(f"the record has the header {name} twice")
+    if not event.data and "ce_dataref" in event.attributes:
         try:
-            attributes[name] = (content or b"").decode()
-        except UnicodeDecodeError as err:
-            raise InvalidRequest(f"header {name} is not UTF-8") from err
-    return attributes
-
-
-def _apply(attributes: dict[str, str], request: Request) -> Request:
-    if "ce_dataref" in attributes:
-        raise InvalidRequest("the record refers to its data by ce_dataref: claim checks are not taken, send the data")
-    if attributes.get("content-type", "").lower().startswith("application/cloudevents"):
-        raise InvalidRequest("the record is a CloudEvent in structured mode: send it in binary mode")
-    if "ce_expirytime" not in attributes:
-        return request
-    expiry_ms = _epoch_ms(attributes["ce_expirytime"])
-    if request.deadline_ms is not None and request.deadline_ms <= expiry_ms:
-        return request
-    return replace(request, deadline_ms=expiry_ms)
-
-
-def _epoch_ms(text: str) -> int:
+            ref = read_reference(event.attributes)
+            return Request(id, {}, referred_form(event.attributes), ref=ref)
+        except InvalidRequest as err:
+            return _refused(Refused(id, err, Form.JSON), err)
     try:
-        moment = msgspec.convert(text, _Instant)
-    except msgspec.ValidationError as err:
-        raise InvalidRequest(f"ce_expirytime {shown(text)} is not valid: write RFC 3339 with a zone") from err
-    return min(max(0, round(moment.timestamp() * 1000)), MAX_DEADLINE_MS)
+        return decode_record(event.data, (), id, timestamp_ms)
+    except Undecodable as err:
+        if event.enveloped:
+            error = event.fault or InvalidRequest(f"the event's data: {err.message}")
+            return _refused(Refused(id, error, Form.JSON), error)
+        if event.fault is not None:
+            raise Undecodable(event.fault.message, id=id) from err
+        raise
+
+
+def _refused(request: Request | Refused, error: InvalidRequest) -> Refused:
+    error.id = request.id
+    return Refused(request.id, error, request.form, request.reply_to, request.store)

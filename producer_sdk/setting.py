@@ -27,6 +27,7 @@ class Setting(Struct, frozen=True):
         default: as text for people; empty where there is none.
         description: one sentence.
         secret: its value is never shown.
+        has_flag: may be given on the command line, where every user of the machine can read it.
         constraints: what msgspec checks.
     """
 
@@ -36,6 +37,7 @@ class Setting(Struct, frozen=True):
     default: str
     description: str
     secret: bool
+    has_flag: bool
     constraints: Meta
 
     @property
@@ -124,6 +126,7 @@ def _setting(field: msgspec.structs.FieldInfo) -> Setting:
         default=str(extra.get("default", _default_text(field.default))),
         description=meta.description or "",
         secret=bool(extra.get("secret")),
+        has_flag=bool(extra.get("flag", True)),
         constraints=meta,
     )
 

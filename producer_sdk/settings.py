@@ -16,6 +16,8 @@ from typing import Annotated, Literal, TypeVar
 from msgspec import Meta, Struct
 
 from .broker import MAX_RECORD_BYTES, Broker, Misconfigured
+from .payload_settings import PayloadSettings
+from .security import Security, secured, token_file
 from .setting import Setting, SettingsError, settings_of, shown
 from .topics import Topics
 
@@ -23,6 +25,18 @@ VARIABLE_PREFIX = "HEADRACE_"
 TEST_VARIABLES = "HEADRACE_TEST_"
 MASK = "***"
 HIGHEST_PORT = 65535
+# What the fields of `Security` are called as settings.
+SECURITY_SETTINGS = {
+    "protocol": "security_protocol",
+    "cafile": "ssl_cafile",
+    "certfile": "ssl_certfile",
+    "keyfile": "ssl_keyfile",
+    "key_password": "ssl_key_password",
+    "sasl_mechanism": "sasl_mechanism",
+    "username": "sasl_username",
+    "password": "sasl_password",
+    "token": "sasl_token_file",
+}
 Settings = TypeVar("Settings", bound=Struct)
 
 # What Kubernetes puts into every container for a Service whose name begins with "headrace".
@@ -32,12 +46,12 @@ _SECRET_NAME = re.compile(r"PASS|SECRET|TOKEN|KEY|CREDENTIAL", re.IGNORECASE)
 
 
 def secret(description: str) -> Meta:
-    """Marks a field whose value is never shown."""
-    return Meta(description=description, extra={"secret": True})
+    """Marks a field whose value is never shown: it is no flag either, which everybody sees in the list of processes."""
+    return Meta(description=description, extra={"secret": True, "flag": False})
 
 
-class KafkaSettings(Struct, frozen=True, kw_only=True):
-    """How to reach Kafka; every program of headrace has these.
+class KafkaSettings(PayloadSettings, frozen=True, kw_only=True):
+    """How to reach Kafka, and where large payloads are stored; every program of headrace has these.
 
     Raises:
         ValueError: settings that contradict each other; the message names them.
@@ -57,20 +71,27 @@ class KafkaSettings(Struct, frozen=True, kw_only=True):
         Meta(description="Kafka's security.protocol."),
     ] = "PLAINTEXT"
     sasl_mechanism: Annotated[
-        Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None, Meta(description="Kafka's sasl.mechanism.")
+        Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] | None,
+        Meta(description="Kafka's sasl.mechanism."),
     ] = None
-    sasl_username: Annotated[str | None, Meta(description="Kafka's sasl.username.")] = None
+    sasl_username: Annotated[
+        str | None, Meta(description="Kafka's sasl.username. The password is HEADRACE_SASL_PASSWORD.")
+    ] = None
     sasl_password: Annotated[str | None, secret("Kafka's sasl.password.")] = None
-    ssl_ca_location: Annotated[
-        str | None, Meta(description="Kafka's ssl.ca.location: file of the CA's certificates; without it the system's.")
+    sasl_token_file: Annotated[
+        str | None, Meta(description="File of the token for OAUTHBEARER, read anew before the last one expires.")
     ] = None
-    ssl_certificate_location: Annotated[
-        str | None, Meta(description="Kafka's ssl.certificate.location: file of the client's certificate.")
+    ssl_cafile: Annotated[
+        str | None, Meta(description="PEM file of the authorities to trust; without it those of the system.")
     ] = None
-    ssl_key_location: Annotated[
-        str | None, Meta(description="Kafka's ssl.key.location: file of the client's private key.")
+    ssl_certfile: Annotated[str | None, Meta(description="PEM file of the client's certificate, for mutual TLS.")] = (
+        None
+    )
+    ssl_keyfile: Annotated[
+        str | None,
+        Meta(description="PEM file of its key; else it is in ssl_certfile. HEADRACE_SSL_KEY_PASSWORD opens it."),
     ] = None
-    ssl_key_password: Annotated[str | None, secret("Kafka's ssl.key.password.")] = None
+    ssl_key_password: Annotated[str | None, secret("Opens a locked ssl_keyfile.")] = None
     kafka_client: Annotated[
         Literal["aiokafka", "librdkafka"],
         Meta(description="The Kafka client; librdkafka needs headrace[librdkafka] and costs less CPU a record."),
@@ -80,42 +101,20 @@ class KafkaSettings(Struct, frozen=True, kw_only=True):
     ] = MAX_RECORD_BYTES
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         Topics(self.prefix)
         for server in self.bootstrap_servers.split(","):
             if not re.fullmatch(r"\s*\S+:\d{1,5}\s*", server):
                 raise ValueError(f"bootstrap_servers holds {server!r}: write HOST:PORT, several separated by commas")
             if not 1 <= int(server.rpartition(":")[2]) <= HIGHEST_PORT:
                 raise ValueError(f"bootstrap_servers holds {server!r}: a port is a number from 1 to {HIGHEST_PORT}")
-        self._check_sasl()
-        self._check_ssl()
+        self.security()
 
-    def _check_sasl(self) -> None:
-        given = {
-            "sasl_mechanism": self.sasl_mechanism,
-            "sasl_username": self.sasl_username,
-            "sasl_password": self.sasl_password,
-        }
-        if self.security_protocol.startswith("SASL_"):
-            missing = [name for name, value in given.items() if value is None]
-            if missing:
-                raise ValueError(f"security_protocol {self.security_protocol} needs {' and '.join(missing)} too")
-        elif any(value is not None for value in given.values()):
-            name = next(name for name, value in given.items() if value is not None)
-            raise ValueError(
-                f"{name} has no effect with security_protocol {self.security_protocol}: "
-                "set security_protocol to SASL_SSL (or SASL_PLAINTEXT), or leave it out"
-            )
-
-    def _check_ssl(self) -> None:
-        names = ("ssl_ca_location", "ssl_certificate_location", "ssl_key_location", "ssl_key_password")
-        given = [name for name in names if getattr(self, name) is not None]
-        if given and not self.security_protocol.endswith("SSL"):
-            raise ValueError(
-                f"{given[0]} has no effect with security_protocol {self.security_protocol}: "
-                "set security_protocol to SSL or SASL_SSL, or leave it out"
-            )
-        if self.ssl_key_location is not None and self.ssl_certificate_location is None:
-            raise ValueError("ssl_key_location needs ssl_certificate_location too")
+    def security(self) -> Security:
+        """TLS and SASL as these settings say. Raises ValueError: they do not fit together, or a file cannot be used."""
+        values = {field: getattr(self, name) for field, name in SECURITY_SETTINGS.items() if field != "token"}
+        tokens = None if self.sasl_token_file is None else token_file(Path(self.sasl_token_file))
+        return secured(values | {"token": tokens}, SECURITY_SETTINGS)
 
     def __rich_repr__(self) -> list[tuple[str, object]]:
         return [(setting.name, self._shown(setting)) for setting in settings_of(type(self))]
@@ -141,14 +140,7 @@ class KafkaSettings(Struct, frozen=True, kw_only=True):
 
         options = KafkaOptions(
             client_id=self.client_id,
-            security_protocol=self.security_protocol,
-            sasl_mechanism=self.sasl_mechanism,
-            sasl_username=self.sasl_username,
-            sasl_password=self.sasl_password,
-            ssl_ca_location=self.ssl_ca_location,
-            ssl_certificate_location=self.ssl_certificate_location,
-            ssl_key_location=self.ssl_key_location,
-            ssl_key_password=self.ssl_key_password,
+            security=self.security(),
             max_record_bytes=self.max_record_bytes,
         )
         if self.kafka_client == "aiokafka":

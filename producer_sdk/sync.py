@@ -18,10 +18,13 @@ from .broker import Broker
 from .client import CLOSE_TIMEOUT_S
 from .client import Client as AsyncClient
 from .errors import Cancelled
+from .security import Security, TokenCallback
 from .wire import Reply, Scalar
 
 if TYPE_CHECKING:
     from .kafka import KafkaOptions
+    from .payload_settings import S3Settings
+    from .payloads import Payloads
 
 T = TypeVar("T")
 
@@ -43,9 +46,12 @@ class Client:
         prefix: str = "headrace",
         client_id: str | None = None,
         options: KafkaOptions | None = None,
+        security: Security | None = None,
+        token: TokenCallback | None = None,
         reply_partition: int | None = None,
         max_pending: int = 10_000,
         close_timeout_s: float = CLOSE_TIMEOUT_S,
+        s3: S3Settings | Payloads | None = None,
     ) -> None:
         self._client = AsyncClient(
             bootstrap_servers,
@@ -53,9 +59,12 @@ class Client:
             prefix=prefix,
             client_id=client_id,
             options=options,
+            security=security,
+            token=token,
             reply_partition=reply_partition,
             max_pending=max_pending,
             close_timeout_s=close_timeout_s,
+            s3=s3,
         )
         self._max_pending = max_pending
         self._lock = threading.Lock()  # what is handed to the loop before close() is handed to a loop that still runs
@@ -162,6 +171,10 @@ class Client:
     def cancel(self, id: str) -> None:
         """See `producer_sdk.Client.cancel`."""
         self._wait_for(self._client.cancel(id))
+
+    def resolve(self, reply: Reply, *, timeout_s: float = 60.0) -> Reply:
+        """See `producer_sdk.Client.resolve`."""
+        return self._wait_for(self._client.resolve(reply, timeout_s=timeout_s))
 
     def map(
         self,

@@ -5,6 +5,7 @@ where workers tell them.
 from __future__ import annotations
 
 from .broker import Admin, Topic
+from .rights import Operation, Resource, Right
 from .topics import Topics
 
 REPLY_PARTITIONS = 32
@@ -44,6 +45,7 @@ async def ensure_system_topics(
     `events` also makes the topic of events, which nobody needs else.
 
     Raises:
+        NotAllowed: the client may not see a topic, or not create one that is missing.
         BrokerError: a topic is missing and could not be created.
     """
     existing = await admin.topics()
@@ -51,4 +53,8 @@ async def ensure_system_topics(
     wanted += [events_topic(topics, replication_factor)] if events else []
     missing = [topic for topic in wanted if topic.name not in existing]
     if missing:
+        # Kafka hides what a client may not see, and what is hidden must not be taken for missing.
+        hidden = await admin.missing([Right(Operation.DESCRIBE, Resource.TOPIC, topic.name) for topic in missing])
+        if hidden is not None:
+            raise hidden
         await admin.create_topics(missing)

@@ -11,11 +11,15 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
+from ._claims import KEPT_MS
 from .announcements import Announcement, ModelState, encode_announcement
 from .broker import Broker, BrokerError, CommitRefused, Committed, Outgoing, Record, TopicPartition
-from .errors import HeadraceError, InferenceFailed, PayloadTooLarge
+from .dataref import DataRef
+from .errors import HeadraceError, InferenceFailed, InvalidRequest, PayloadTooLarge
 from .memory import MemoryBroker
 from .model_topics import model_topics
 from .oip import encode_json_error, encode_json_reply
@@ -25,6 +29,9 @@ from .tensors import Array, Tensor
 from .topics import ReplyTo, Topics, derived_id, new_id
 from .wire import Form, Refused, Request, Undecodable, encode_error, encode_reply
 
+if TYPE_CHECKING:
+    from .payloads import Payloads
+
 __all__ = ["Answer", "FakeWorker", "MemoryBroker"]
 
 Answer = Callable[[dict[str, Array]], Mapping[str, Any]]
@@ -32,6 +39,8 @@ Answer = Callable[[dict[str, Array]], Mapping[str, Any]]
 _POLL_S = 0.5
 _MAX_RECORDS = 64
 _HEARTBEAT_S = 60.0
+_STORE_S = 30.0
+_MAX_STORED_BYTES = 1 << 30
 
 
 class FakeWorker:
@@ -44,6 +53,7 @@ class FakeWorker:
             exception given in its place.
         version: version that it says it serves.
         prefix: of the topics.
+        s3: where it fetches inputs that are stored, and puts results that are too large or are to be stored.
 
     Attributes:
         received: the requests answered so far.
@@ -57,7 +67,9 @@ class FakeWorker:
         *,
         version: str = "1",
         prefix: str = "headrace",
+        s3: Payloads | None = None,
     ) -> None:
+        self._payloads = s3
         self.received: list[Request] = []
         self._topics = Topics(prefix)
         self._model = model
@@ -140,12 +152,51 @@ class FakeWorker:
         except Undecodable as err:
             request = Refused(fallback_id, err)
         if isinstance(request, Request):
+            request = await self._whole(request)
+        if isinstance(request, Request):
             self.received.append(request)
         where = request.reply_to or ReplyTo(self._topics.results(self._model), None)
+        value = self._reply(request)
         try:
-            await self._send(where, request, self._reply(request))
+            if request.store is not None:
+                value = await self._stored(request, value)
+            await self._send(where, request, value)
         except PayloadTooLarge as err:
-            await self._send(where, request, self._error(request, err))
+            short = self._error(request, err) if self._payloads is None else await self._claimed(request, value)
+            await self._send(where, request, short)
+
+    async def _whole(self, request: Request) -> Request | Refused:
+        """The request with its inputs, wherever they are."""
+        if request.ref is None:
+            return request
+        try:
+            if self._payloads is None:
+                raise InvalidRequest("this FakeWorker has no store to fetch inputs from: give it s3")
+            data = await self._payloads.get(request.ref, budget_s=_STORE_S, max_bytes=_MAX_STORED_BYTES)
+            stored = decode_record(data, (), request.id, 0)
+        except HeadraceError as err:
+            return Refused(request.id, err, request.form, request.reply_to, request.store)
+        if isinstance(stored, Refused):
+            return Refused(request.id, stored.error, request.form, request.reply_to, request.store)
+        return replace(request, inputs=stored.inputs)
+
+    async def _stored(self, request: Request | Refused, value: bytes) -> bytes:
+        """The pointer to a reply, which is stored where the request wants it."""
+        if self._payloads is None or request.store is None:
+            return self._error(request, InvalidRequest("this FakeWorker has no store to put results in: give it s3"))
+        place = request.store.key(f"{request.id}.{request.form.value}")
+        put = await self._payloads.put(place.bucket, place.key, value, only_new=True, budget_s=_STORE_S)
+        return self._pointer(request, put.ref)
+
+    async def _claimed(self, request: Request | Refused, value: bytes) -> bytes:
+        """The pointer to a reply that is too large for a record."""
+        assert self._payloads is not None
+        expires_ms = round(time.time() * 1000) + KEPT_MS
+        return self._pointer(request, await self._payloads.claim(value, expires_ms=expires_ms, budget_s=_STORE_S))
+
+    def _pointer(self, request: Request | Refused, ref: DataRef) -> bytes:
+        encode = encode_json_reply if request.form is Form.JSON else encode_reply
+        return encode(request.id, self._model, self._version, {}, {}, ref)
 
     async def _send(self, where: ReplyTo, request: Request | Refused, value: bytes) -> None:
         await (await self._producer.publish(where.topic, Outgoing(request.id.encode(), value), where.partition))

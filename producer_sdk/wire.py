@@ -5,13 +5,14 @@ Requests and replies are arrays whose first element is the wire version; a reade
     request: [1, id, deadline_ms, reply_to, tenant, version, parameters, outputs, inputs]
     reply:   [1, id, model, version, code, error, parameters, outputs]
 
+One element more, `ref`, is there where the tensors are stored and the record only refers to them.
+
 docs/wire.md states the same for other languages, schemas/ holds it as data.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import Enum
 from typing import Any
 
 import msgspec
@@ -26,10 +27,17 @@ from ._limits import MAX_TENSORS as MAX_TENSORS
 from ._limits import Scalar as Scalar
 from ._limits import check_deadline_ms as check_deadline_ms
 from ._limits import read_output_names as read_output_names
-from ._msgpack_maps import read_inputs, read_parameters
+from ._limits import read_return_address as read_return_address
+from ._messages import Form as Form
+from ._messages import Refused as Refused
+from ._messages import Reply as Reply
+from ._messages import Request as Request
+from ._messages import Undecodable as Undecodable
+from ._msgpack_maps import read_inputs, read_parameters, read_ref
+from .dataref import DataRef
 from .errors import HeadraceError, InferenceFailed, InvalidRequest
 from .tensors import Array, Tensor, read_tensor
-from .topics import ReplyTo, check_id, parse_reply_to
+from .topics import check_id
 
 WIRE_VERSION = 1
 SHOWN_BYTES = 16
@@ -37,72 +45,6 @@ SHOWN_BYTES = 16
 _NOTHING = Raw(b"\xc0")
 _UNREADABLE = (msgspec.MsgspecError, RecursionError, ValueError)
 UNWRITABLE = (msgspec.MsgspecError, RecursionError, ValueError, TypeError, OverflowError)
-
-
-class Form(Enum):
-    """How a request was written; its reply is written the same way."""
-
-    MSGPACK = "msgpack"  # the envelope of this module
-    JSON = "json"  # Open Inference Protocol v2 JSON, see oip.py
-
-
-class Undecodable(InvalidRequest):
-    """The record cannot be read, so nobody can be answered."""
-
-
-class Request(Struct, frozen=True, gc=False):
-    """One request as read from a record.
-
-    Attributes:
-        id: given by the caller, else derived from the record's place.
-        inputs: tensors by name; the leading dimension is rows.
-        form: how it was written.
-        deadline_ms: absolute, in epoch milliseconds; None never expires.
-        reply_to: where the reply goes; None means the model's results topic.
-        tenant: whom it is counted for.
-        version: version of the model that it asks for; None leaves the choice to the worker.
-        parameters: passed to the model.
-        outputs: names of the outputs wanted; None means all.
-    """
-
-    id: str
-    inputs: dict[str, Tensor]
-    form: Form = Form.MSGPACK
-    deadline_ms: int | None = None
-    reply_to: ReplyTo | None = None
-    tenant: str | None = None
-    version: str | None = None
-    parameters: dict[str, Scalar] = {}
-    outputs: tuple[str, ...] | None = None
-
-
-class Refused(Struct, frozen=True):
-    """A record that is no valid request, with as much of its return address as could be read."""
-
-    id: str
-    error: HeadraceError
-    form: Form = Form.MSGPACK
-    reply_to: ReplyTo | None = None
-
-
-class Reply(Struct, frozen=True, gc=False):
-    """A result.
-
-    Attributes:
-        id: of the request.
-        model: name of the model that answered.
-        version: its version.
-        outputs: read-only arrays by name; BYTES outputs are object arrays of `bytes`.
-        parameters: `batch_rows`, `queue_ms`, `run_ms` from the worker, and what the model adds.
-        index: place in the iterable given to `Client.map`, else None.
-    """
-
-    id: str
-    model: str
-    version: str
-    outputs: dict[str, Array]
-    parameters: dict[str, Any] = {}
-    index: int | None = None
 
 
 class _RequestEnvelope(Struct, array_like=True, frozen=True, gc=False):
@@ -115,6 +57,7 @@ class _RequestEnvelope(Struct, array_like=True, frozen=True, gc=False):
     parameters: Raw = _NOTHING
     outputs: Any = None
     inputs: Raw = _NOTHING
+    ref: Raw = _NOTHING
 
 
 class _RequestOut(Struct, array_like=True, frozen=True, gc=False):
@@ -129,6 +72,12 @@ class _RequestOut(Struct, array_like=True, frozen=True, gc=False):
     inputs: dict[str, msgspec.msgpack.Ext]
 
 
+class _ReferringOut(_RequestOut, array_like=True, frozen=True, gc=False):
+    """A request whose inputs are stored. A class of its own, so that others are written without the element."""
+
+    ref: dict[str, str | int]
+
+
 class _ReplyEnvelope(Struct, array_like=True, frozen=True, gc=False):
     wire: int
     id: str
@@ -138,6 +87,7 @@ class _ReplyEnvelope(Struct, array_like=True, frozen=True, gc=False):
     error: str | None
     parameters: dict[str, Any]
     outputs: dict[str, Any]
+    ref: Any = None
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -151,21 +101,21 @@ def encode_request(request: Request) -> bytes:
     Raises:
         InvalidRequest: a tensor or parameter cannot be written (a reserved name, an integer beyond 64 bits).
     """
-    reply_to = None if request.reply_to is None else str(request.reply_to)
     inputs = {name: tensor.to_ext() for name, tensor in request.inputs.items()}
     if request.parameters:
         check_parameters(request.parameters)
-    envelope = _RequestOut(
+    fields = (
         WIRE_VERSION,
         request.id,
         request.deadline_ms,
-        reply_to,
+        request.return_address,
         request.tenant,
         request.version,
         request.parameters or None,
         request.outputs,
         inputs,
     )
+    envelope = _RequestOut(*fields) if request.ref is None else _ReferringOut(*fields, request.ref.fields())
     try:
         return _encoder.encode(envelope)
     except UNWRITABLE as err:
@@ -184,15 +134,16 @@ def decode_request(value: bytes, fallback_id: str) -> Request | Refused:
         raise _unreadable(value, err, fallback_id) from err
     if envelope.wire != WIRE_VERSION:
         raise Undecodable(f"wire version {envelope.wire} is not known here: this reads {WIRE_VERSION}", id=fallback_id)
-    id, reply_to = fallback_id, None
+    id, reply_to, store = fallback_id, None, None
     try:
         if envelope.reply_to is not None:
-            reply_to = parse_reply_to(read_text(envelope.reply_to, "reply_to", 280))
+            reply_to, store = read_return_address(envelope.reply_to)
         if envelope.id is not None:
             id = check_id(envelope.id)
+        inputs, ref = _read_inputs_or_ref(envelope)
         return Request(
             id,
-            read_inputs(envelope.inputs),
+            inputs,
             Form.MSGPACK,
             None if envelope.deadline_ms is None else check_deadline_ms(envelope.deadline_ms),
             reply_to,
@@ -200,10 +151,31 @@ def decode_request(value: bytes, fallback_id: str) -> Request | Refused:
             None if envelope.version is None else read_text(envelope.version, "version", MAX_VERSION_CHARS),
             read_parameters(envelope.parameters),
             None if envelope.outputs is None else read_output_names(envelope.outputs),
+            ref,
+            store,
         )
     except InvalidRequest as err:
         err.id = id
-        return Refused(id, err, Form.MSGPACK, reply_to)
+        return Refused(id, err, Form.MSGPACK, reply_to, store)
+
+
+def _read_inputs_or_ref(envelope: _RequestEnvelope) -> tuple[dict[str, Tensor], DataRef | None]:
+    if envelope.ref is _NOTHING:
+        return read_inputs(envelope.inputs), None
+    ref = read_ref(envelope.ref)
+    inputs = {} if ref is not None and envelope.inputs == _NOTHING else read_inputs(envelope.inputs)
+    check_one_source(inputs, ref)
+    return inputs, ref
+
+
+def check_one_source(inputs: Mapping[str, Tensor], ref: DataRef | None) -> None:
+    """Check that a request does not have both: which of them counts, readers would disagree.
+
+    Raises:
+        InvalidRequest: it has.
+    """
+    if ref is not None and inputs:
+        raise InvalidRequest("the request has inputs and a reference to stored ones: send one of the two")
 
 
 def _unreadable(value: bytes, err: Exception, id: str) -> Undecodable:
@@ -223,47 +195,66 @@ def encode_reply(
     version: str,
     outputs: Mapping[str, msgspec.msgpack.Ext],
     parameters: Mapping[str, Any] | Raw,
+    ref: DataRef | None = None,
 ) -> bytes:
     """The record value of a result; `outputs` come from `tensor_ext`, `parameters` may be written beforehand.
+
+    With `ref`, where the whole reply is stored, it is a pointer: `outputs` are empty.
 
     Raises:
         InferenceFailed: a name or parameter that the model gave cannot be written.
     """
     try:
-        return _encoder.encode((WIRE_VERSION, id, model, version, None, None, parameters, outputs))
+        return _encoder.encode((WIRE_VERSION, id, model, version, None, None, parameters, outputs, *_last(ref)))
     except UNWRITABLE as err:
         raise InferenceFailed(f"the model's reply cannot be written: {err}", id=id) from err
 
 
-def encode_error(id: str, model: str, version: str, error: HeadraceError) -> bytes:
-    """The record value of an error reply; works for any text that an exception can hold."""
-    return _encoder.encode((WIRE_VERSION, id, model, version, error.code, sendable(error.message), {}, {}))
+def encode_error(id: str, model: str, version: str, error: HeadraceError, ref: DataRef | None = None) -> bytes:
+    """The record value of an error reply; works for any text that an exception can hold. `ref`: where it is stored."""
+    message = sendable(error.message)
+    return _encoder.encode((WIRE_VERSION, id, model, version, error.code, message, {}, {}, *_last(ref)))
+
+
+def _last(ref: DataRef | None) -> tuple[dict[str, str | int], ...]:
+    return () if ref is None else (ref.fields(),)
 
 
 def decode_reply(value: bytes) -> Reply | HeadraceError:
     """Read a MessagePack reply; an error reply comes back as the typed error, its id set.
 
     A result whose outputs cannot be read here (BF16 without ml_dtypes) comes back as InvalidRequest, its id set.
+    A pointer comes back as it is, its `ref` set: stored_replies.py reads what it points to.
 
     Raises:
         Undecodable: the value is no reply.
     """
     try:
         envelope = _replies.decode(value)
+        ref = read_reply_ref(envelope.ref) if type(envelope.ref) is dict else None
     except (*_UNREADABLE, InvalidRequest) as err:
         raise Undecodable(f"the record is no reply: {_why(err)}") from err
     if envelope.wire != WIRE_VERSION:
         raise Undecodable(f"wire version {envelope.wire} is not known here: this reads {WIRE_VERSION}", id=envelope.id)
     if envelope.code is not None:
         error = HeadraceError.from_code(envelope.code, envelope.error or "", id=envelope.id)
-        error.parameters = envelope.parameters
+        error.parameters, error.ref = envelope.parameters, ref
         return error
     try:
         outputs = {name: read_output(name, tensor) for name, tensor in envelope.outputs.items()}
     except InvalidRequest as err:
         err.id = envelope.id
         return err
-    return Reply(envelope.id, envelope.model, envelope.version, outputs, envelope.parameters)
+    return Reply(envelope.id, envelope.model, envelope.version, outputs, envelope.parameters, None, ref)
+
+
+def read_reply_ref(fields: Mapping[str, Any]) -> DataRef | None:
+    """The reference among the keys of a reply; None where there is none.
+
+    Raises:
+        InvalidRequest: it is not valid.
+    """
+    return None if fields.get("dataref") is None else DataRef.from_fields(fields)
 
 
 def _why(err: Exception) -> str:

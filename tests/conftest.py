@@ -11,6 +11,7 @@ from typing import Any
 
 import hypothesis
 import pytest
+from s3 import CREDENTIALS, S3Server, s3_server
 
 from headrace.local_kafka import KAFKA_VERSION, LocalKafka, prepare
 from producer_sdk.kafka import KafkaBroker
@@ -51,6 +52,21 @@ def kafka(pytestconfig: pytest.Config) -> Iterator[LocalKafka | GivenKafka]:
 def kafka_broker(kafka: LocalKafka | GivenKafka) -> KafkaBroker:
     """The shared Apache Kafka, for promises that make sense only there."""
     return KafkaBroker(kafka.bootstrap_servers)
+
+
+@pytest.fixture(scope="session")
+def shared_s3() -> Iterator[S3Server]:
+    """The S3 server that all tests share; each test makes buckets of its own."""
+    with s3_server() as server:
+        yield server
+
+
+@pytest.fixture
+def s3(shared_s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
+    """The shared S3 server, and credentials for it in the environment."""
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+    return shared_s3
 
 
 @pytest.fixture

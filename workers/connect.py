@@ -9,8 +9,10 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import Any, NamedTuple
 
-from producer_sdk.broker import Admin, Broker, BrokerError, Producer
+from producer_sdk.broker import Admin, Broker, BrokerError, Misconfigured, Producer
 from producer_sdk.model_topics import model_topics
+from producer_sdk.payloads import Payloads
+from producer_sdk.rights import Role, rights_of
 from producer_sdk.setting import SettingsError
 from producer_sdk.system_topics import ensure_system_topics
 from producer_sdk.topics import Topics
@@ -39,6 +41,7 @@ async def reach_kafka(
     """Clients that have reached Kafka, which may start later than the worker; the stack stops them.
 
     Raises:
+        Misconfigured: it does not take this client, now or later.
         BrokerError: it is not there within `start_timeout_s`.
     """
     health.waits_for = f"Kafka at {settings.bootstrap_servers}"
@@ -51,7 +54,7 @@ async def reach_kafka(
             await producer.start()
         except BrokerError as err:
             await admin.stop()
-            if time.monotonic() >= ends:
+            if isinstance(err, Misconfigured) or time.monotonic() >= ends:
                 raise
             if not said:
                 _log.warning("Waiting for Kafka: %s", err, extra={"action": "wait_for_kafka"})
@@ -72,6 +75,7 @@ async def see_to_topics(admin: Admin, settings: WorkerSettings, specs: Sequence[
     """Create the topics that are missing; where that is not wanted, say which are.
 
     Raises:
+        NotAllowed: the worker lacks rights that it will need; all of them are named.
         BrokerError: a topic is missing.
     """
     topics, copies = Topics(settings.prefix), settings.replication_factor
@@ -80,6 +84,9 @@ async def see_to_topics(admin: Admin, settings: WorkerSettings, specs: Sequence[
         for spec in specs
         for topic in model_topics(topics, spec.name, partitions=settings.partitions, replication_factor=copies)
     ]
+    rights = rights_of(Role.WORKER, settings.prefix, [spec.name for spec in specs], events=settings.events)
+    if (refused := await admin.missing(rights)) is not None:
+        raise refused
     if settings.create_topics:
         await ensure_system_topics(admin, topics, copies, settings.reply_partitions, events=settings.events)
         await admin.create_topics(wanted)
@@ -104,6 +111,25 @@ def redis_for(settings: WorkerSettings, specs: Sequence[ModelSpec], stack: Async
     redis = connect_redis(settings.redis_url)
     stack.push_async_callback(close_redis, redis)
     return redis
+
+
+def payloads_for(settings: WorkerSettings, specs: Sequence[ModelSpec], stack: AsyncExitStack) -> Payloads | None:
+    """The payload store of the settings; the stack closes it. None where they name no bucket.
+
+    Raises:
+        SettingsError: a model's results are to go to a bucket that the settings do not name.
+        Misconfigured: boto3 is not installed.
+    """
+    store = settings.payloads()
+    for spec in specs:
+        if spec.store is not None and (store is None or spec.store.bucket not in store.settings.allowed):
+            raise SettingsError(
+                f"Model {spec.name} has `reply_to: {spec.store}`, but s3_buckets does not name that bucket: set "
+                f"HEADRACE_S3_BUCKETS={spec.store.bucket}."
+            )
+    if store is not None:
+        stack.push_async_callback(store.close)
+    return store
 
 
 def event_log(settings: WorkerSettings, producer: Producer) -> EventLog | None:

@@ -6,12 +6,21 @@ from functools import lru_cache
 from typing import Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from producer_sdk.alike import Kinds
 from producer_sdk.broker import Outgoing, Record
-from producer_sdk.errors import Cancelled, DeadlineExceeded, HeadraceError, InvalidRequest, UnknownModel
-from producer_sdk.records import decode_record
-from producer_sdk.tensors import Datatype
+from producer_sdk.errors import (
+    Cancelled,
+    DeadlineExceeded,
+    HeadraceError,
+    InvalidRequest,
+    PayloadTooLarge,
+    UnknownModel,
+)
+from producer_sdk.payloads import Payloads
+from producer_sdk.records import JSON_STARTS, decode_record
+from producer_sdk.tensors import Datatype, Tensor
 from producer_sdk.topics import Lane, Topics, derived_id
 from producer_sdk.wire import Form, Refused, Request, Undecodable
 
@@ -21,7 +30,9 @@ from .retry_records import Origin, origin_of
 from .runners.engine import Loaded, ModelSpec
 from .shapes import Fit, Shapes
 from .work import Now as Now
-from .work import Rejected, Source, Work
+from .work import Referred, Rejected, Source, Work
+
+MAX_JSON_BYTES = 32 * 1024 * 1024  # of a stored request: a second or two of this process's one loop
 
 
 class KnownCancels(Protocol):
@@ -55,7 +66,9 @@ class Decoder:
         *,
         clock_skew_allowance_s: float = 0.0,
         cancels: KnownCancels | None = None,
+        payloads: Payloads | None = None,
     ) -> None:
+        self._payloads = payloads
         self._prefix = topics.prefix
         self._lanes = topics.lanes(spec.name)
         self._cancels = cancels
@@ -74,8 +87,10 @@ class Decoder:
         self._is_ranked = has_timeouts(spec.batching) or spec.batching.priority_levels > 0
         self._outputs = frozenset(output.name for output in loaded.signature.outputs)
 
-    def decode(self, record: Record, source: Source, lane: Lane, now: Now) -> Work | Rejected:
+    def decode(self, record: Record, source: Source, lane: Lane, now: Now) -> Work | Referred | Rejected:
         """The request that a record holds, checked against the model's signature, or why it cannot run.
+
+        One whose inputs are stored elsewhere is `Referred`; `fetched` goes on with it.
 
         A record of the retry topic has the lane, and its request the id and the deadline, of the original; `lane` is
         for those that somebody else wrote there.
@@ -100,7 +115,7 @@ class Decoder:
             return self._refuse(read, record, source, lane, now.monotonic)
         assert isinstance(read, Request)
         item = self._accept(read, record, source, lane, now, origin_ms, attempts)
-        if plain and value is not None and type(item) is Work and read.form is Form.MSGPACK:
+        if plain and value is not None and type(item) is Work and read.form is Form.MSGPACK and read.store is None:
             fit = Fit(item.rows, item.nbytes, item.bucket, item.cost)
             self._kinds.learn(value, read, _Passed(fit if self._fits_by_shape else None))
         return item
@@ -115,7 +130,7 @@ class Decoder:
         origin_ms: int,
         attempts: int,
         passed: _Passed | None = None,
-    ) -> Work | Rejected:
+    ) -> Work | Referred | Rejected:
         """The request as work, unless a check fails that one of its kind has not `passed`."""
         expires, priority = None, 0
         try:
@@ -125,14 +140,16 @@ class Decoder:
                 raise Cancelled("the request was cancelled before it was read", id=request.id)
             if passed is None:
                 self._check_envelope(request)
-                fit = self._fit(request.inputs)
+                fit = None if request.ref is not None else self._fit(request.inputs)
             else:
                 fit = passed.fit or self._fit(request.inputs)
             if request.deadline_ms is not None or self._default_deadline_ms is not None:
                 expires = self._expires(request, origin_ms, now)
         except (InvalidRequest, UnknownModel, DeadlineExceeded, Cancelled) as err:
-            refused = Refused(request.id, err, request.form, request.reply_to)
+            refused = Refused(request.id, err, request.form, request.reply_to, request.store)
             return self._refuse(refused, record, source, lane, now.monotonic)
+        if fit is None:
+            return Referred(request, source, record, lane, now.monotonic, expires, attempts, priority, origin_ms)
         return Work(
             request,
             source,
@@ -151,6 +168,25 @@ class Decoder:
             priority,
             self._allowance_ms / 1000,
         )
+
+    def fetched(self, referred: Referred, data: bytes, now: Now) -> Work | Rejected:
+        """The request with the inputs that `data`, the object it refers to, holds; or why it cannot run."""
+        request, record, source = referred.request, referred.record, referred.source
+        try:
+            whole = replace(request, inputs=_inputs_in(request, data), ref=None)
+        except (InvalidRequest, PayloadTooLarge) as err:
+            return self.unfetched(referred, err)
+        item = self._accept(whole, record, source, referred.lane, now, referred.published_ms, referred.attempts)
+        assert not isinstance(item, Referred), "its inputs are here"
+        if isinstance(item, Work):
+            item.arrived = referred.arrived
+        return item
+
+    def unfetched(self, referred: Referred, error: HeadraceError) -> Rejected:
+        """The rejection of a request whose inputs could not be had."""
+        request = referred.request
+        refused = Refused(request.id, error, request.form, request.reply_to, request.store)
+        return self._refuse(refused, referred.record, referred.source, referred.lane, referred.arrived)
 
     def unreadable(self, record: Record, error: HeadraceError, source: Source, lane: Lane, now: Now) -> Rejected:
         """The rejection of a record whose return address cannot be read: it becomes a dead letter."""
@@ -180,12 +216,16 @@ class Decoder:
         return Rejected(id, error, source, lane, arrived, dead=dead, record=record)
 
     def _refuse(self, refused: Refused, record: Record, source: Source, lane: Lane, arrived: float) -> Rejected:
-        reply_to, error = refused.reply_to, refused.error
+        reply_to, store, error = refused.reply_to, refused.store, refused.error
         if reply_to is not None and not self._may_reply_to(reply_to.topic):
             reply_to = None
-        return Rejected(refused.id, error, source, lane, arrived, refused.form, reply_to, record=record)
+        if store is not None and (self._payloads is None or store.bucket not in self._payloads.settings.allowed):
+            store = None
+        return Rejected(refused.id, error, source, lane, arrived, refused.form, reply_to, record=record, store=store)
 
     def _check_envelope(self, request: Request) -> None:
+        if request.ref is not None or request.store is not None:
+            self._check_stored(request)
         if request.reply_to is not None and not self._may_reply_to(request.reply_to.topic):
             raise InvalidRequest(
                 f"reply_to {str(request.reply_to)!r} is not allowed: replies go to topics under "
@@ -199,6 +239,15 @@ class Decoder:
             if name not in self._outputs:
                 raise InvalidRequest(f"model {self._model!r} has no output {name!r}: it has {sorted(self._outputs)}")
 
+    def _check_stored(self, request: Request) -> None:
+        if self._payloads is None:
+            what = "refers to stored inputs" if request.ref is not None else "wants its result in S3"
+            raise InvalidRequest(f"the request {what}, but this worker has no bucket: set HEADRACE_S3_BUCKETS for it")
+        if request.ref is not None:
+            self._payloads.check_ref(request.ref)
+        if request.store is not None:
+            self._payloads.check_prefix(request.store)
+
     def _expires(self, request: Request, timestamp_ms: int, now: Now) -> float | None:
         deadline_ms = request.deadline_ms
         if deadline_ms is None:
@@ -210,6 +259,29 @@ class Decoder:
             late_s = (now.epoch_ms - deadline_ms) / 1000
             raise DeadlineExceeded(f"the deadline had passed {late_s:.3f} s before the request was read")
         return now.monotonic + left_ms / 1000
+
+
+def _inputs_in(request: Request, data: bytes) -> dict[str, Tensor]:
+    """The inputs that an object holds: a record's value, in either form, of which nothing else counts.
+
+    Raises:
+        InvalidRequest: it holds no request, or one that refers to yet another object.
+        PayloadTooLarge: reading so much JSON would hold up the worker's loop for seconds.
+    """
+    assert request.ref is not None, "the caller has fetched what it refers to"
+    uri = request.ref.uri
+    if data[:1] and data[0] in JSON_STARTS and len(data) > MAX_JSON_BYTES:
+        raise PayloadTooLarge(f"{uri} has {len(data)} bytes of JSON; at most {MAX_JSON_BYTES} are read")
+    try:
+        read = decode_record(data, (), request.id, -1)
+    except Undecodable as err:
+        raise InvalidRequest(f"{uri} holds no request: {err.message}") from err
+    if type(read) is Refused:
+        raise InvalidRequest(f"the request in {uri} is not valid: {read.error.message}")
+    assert isinstance(read, Request)
+    if read.ref is not None:
+        raise InvalidRequest(f"{uri} holds a reference to another object: store the inputs themselves")
+    return read.inputs
 
 
 def _sound_ms(timestamp_ms: int, now: Now) -> int:

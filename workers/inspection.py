@@ -44,6 +44,7 @@ class Inspection:
         attempt_limit: int,
         hand_over: Callable[[Sequence[Outcome]], None],
         is_busy: Callable[[], bool],
+        runs: Callable[[], bool],
         turn: Turn,
     ) -> None:
         self._intake = intake
@@ -54,6 +55,7 @@ class Inspection:
         self._limit = attempt_limit
         self._hand_over = hand_over
         self._is_busy = is_busy
+        self._runs = runs
         self._model = model
         self._turn = turn
         self._waits_while: Callable[[], bool] = _never
@@ -145,7 +147,12 @@ class Inspection:
             for suspect in trial.suspects:
                 if suspect.ledger.is_ours:
                     await self._receive([suspect.record], suspect.ledger)  # 3
-            await self._wait(lambda: trial.pending and self._is_busy(), math.inf, hold)  # 4
+            fetch_ends = time.monotonic() + PATIENCE_S  # who waits for a store ends no worker
+            await self._wait(  # 4
+                lambda: trial.pending and (self._runs() or (self._is_busy() and time.monotonic() < fetch_ends)),
+                math.inf,
+                hold,
+            )
         await self._wait(lambda: trial.pending, ACKNOWLEDGED_S, hold)
 
     async def _wait(self, condition: Callable[[], bool], timeout_s: float, hold: Hold) -> None:

@@ -10,12 +10,11 @@ from msgspec.structs import replace
 from producer_sdk.topics import Lane
 
 from .backlog import Backlog
-from .reply import OK
 from .run_times import RunTimes
 from .run_times_file import Place, RunTimesFile
 from .runners.engine import ModelSpec
 from .slo import SloControl
-from .work import Batch, Outcome
+from .work import OK, Batch, Outcome
 
 SAVE_S = 30.0
 

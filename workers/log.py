@@ -62,6 +62,7 @@ def set_up_logging(level: str, form: str) -> None:
     handler.addFilter(Sparse())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     logging.getLogger("aiokafka").setLevel(logging.ERROR)
+    logging.getLogger("botocore").setLevel(logging.WARNING)
 
 
 def bug(what: str, model: str, err: Exception) -> Internal:

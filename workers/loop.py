@@ -18,6 +18,7 @@ from producer_sdk.topics import Topics
 from .announce import standing
 from .backlog import Backlog, usual_requests
 from .batch import batch_rule
+from .claims import Claims, claims_for
 from .commit import PartitionLedger
 from .consume import Intake
 from .decode import Decoder
@@ -37,6 +38,8 @@ from .reply_index import ReplyIndex
 from .runners.engine import Loaded, ModelSpec
 from .settings import WorkerSettings
 from .shared import Shared
+from .storage import Storage
+from .store_rule import store_rule
 from .suspects import Suspects
 from .taking import Taking
 from .work import Outcome
@@ -68,7 +71,12 @@ class ModelLoop:
         self._later = Later(MAX_LATER)
         self._finished = asyncio.Event()  # offsets may be committed
         self._idle = asyncio.Event()  # nothing waits, runs or is unacknowledged
-        self._scribe = Scribe(topics, spec.name, spec.version, settings.max_record_bytes, spec.dead_letter_codes)
+        self._scribe = Scribe(topics, spec.name, spec.version, settings.max_record_bytes, spec.dead_letter_codes,
+                              store_rule(spec, shared.payloads, settings.max_record_bytes),
+                              as_events=spec.profile is not None)  # fmt: skip
+        self._settling = False
+        self._claims: Claims | None = None  # made with the decoder, where there is a payload store
+        self._storage = None if (store := shared.payloads) is None else Storage(store, spec.name, spec.version)
         self.intake = Intake(
             shared.broker,
             topics,
@@ -94,6 +102,7 @@ class ModelLoop:
             lambda: self.dispatcher.running,
             index=self._index,
             behind=lambda: len(self._backlog),
+            storage=self._storage,
         )
         self._inspection: Inspection  # made with the decoder, once the model is loaded, as are reception and taking
         self._tasks: list[asyncio.Task[None]] = []
@@ -107,6 +116,12 @@ class ModelLoop:
             started=self._shared.events.started if self._shared.events else lambda works: None,
             moved=self._moved,
         )
+
+    def cancel_waiting(self) -> None:
+        """Answer the requests that wait here, or whose inputs are fetched, and have been cancelled."""
+        self.dispatcher.cancel_waiting()
+        if self._claims is not None:
+            self._claims.cancel_waiting(self._shared.cancels)
 
     async def start(self) -> None:
         """Load the model, then join its group and serve.
@@ -139,20 +154,25 @@ class ModelLoop:
             loaded,
             clock_skew_allowance_s=settings.clock_skew_allowance_s,
             cancels=self._shared.cancels,
+            payloads=self._shared.payloads,
         )
         self._backlog.max_requests = backlog_requests
         self.intake.suspect_cap = backlog_requests + self.device.slots * rows
         hand_over = self._replier.put
         self._reception = Reception(self.spec, self._topics, decoder, self._scribe, self._backlog, self._later,
                                     self._index, hand_over)  # fmt: skip
+        self._claims = claims_for(self._shared, self.spec.name, decoder, self._scribe, self._backlog, self._reception,
+                                  hand_over, self._moved)  # fmt: skip
         suspects = Suspects(rows, settings.attempt_limit)
         self._inspection = Inspection(self.spec.name, self.intake, suspects, self._reception, decoder, self._scribe,
-                                      settings.attempt_limit, hand_over, self._is_busy, self._shared.turn)  # fmt: skip
+                                      settings.attempt_limit, hand_over, self._is_busy, self._runs,
+                                      self._shared.turn)  # fmt: skip
         self.taking = Taking(self.intake, self._inspection, self._reception, self._backlog, self._later,
                              held_up=self._is_held_up, may_not_inspect=self._is_turn_of_another, wake=self._wake,
-                             due=self._finished.set)  # fmt: skip
+                             due=self._finished.set, claims=self._claims)  # fmt: skip
         self._shared.turn.join(self.spec.name, self._is_busy, self._moved)
         self.metrics.watch(self._reception, self._inspection, self._later, self.device.lessons)
+        self.metrics.watch_store(self._claims, self._storage)
 
     @property
     def serving(self) -> bool:
@@ -195,9 +215,14 @@ class ModelLoop:
         self.dispatcher.wake.set()
 
     def _is_busy(self) -> bool:
+        return self._runs() or len(self._claims or ()) > 0
+
+    def _runs(self) -> bool:
         return len(self._backlog) > 0 or self.dispatcher.running > 0
 
     def _moved(self) -> None:
+        if self._claims is not None:
+            self._claims.note_room()
         self.taking.room.set()
         self.taking.reopen()
         self.dispatcher.wake.set()
@@ -212,21 +237,29 @@ class ModelLoop:
         self._moved()
 
     def _note_idle(self) -> None:
-        if len(self._backlog) or self.dispatcher.running or self._replier.unacknowledged:
+        # What is fetched while partitions leave is for those that stay.
+        busy = self._runs() if self._settling else self._is_busy()
+        if busy or self._replier.unacknowledged:
             self._idle.clear()
         else:
             self._idle.set()
 
     async def _settle(self, leaving: Sequence[PartitionLedger]) -> None:
         """Partitions are going: forget what has not started, finish what has, within the drain budget."""
-        self._lost(leaving)
-        if leaving and not await heard(self._idle, self._settings.drain_timeout_s):
-            _log.warning("%s: others will run it again", self.blockers(), extra={"action": "settle_timeout"})
+        self._settling = True
+        try:
             self._lost(leaving)
+            if leaving and not await heard(self._idle, self._settings.drain_timeout_s):
+                _log.warning("%s: others will run it again", self.blockers(), extra={"action": "settle_timeout"})
+                self._lost(leaving)
+        finally:
+            self._settling = False
+            self._note_idle()
 
     def _lost(self, ledgers: Sequence[PartitionLedger]) -> None:
-        for waiting in (self._backlog, self._later, self._inspection):
-            waiting.drop(ledgers)
+        for waiting in (self._backlog, self._later, self._inspection, self._claims):
+            if waiting is not None:
+                waiting.drop(ledgers)
         self._moved()
 
     async def drain(self, timeout_s: float) -> bool:
@@ -253,6 +286,8 @@ class ModelLoop:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        if self._claims is not None:
+            await self._claims.stop()
         await self.intake.stop(leave_timeout_s)
         await self.device.stop(1.0)
 
@@ -260,4 +295,6 @@ class ModelLoop:
         """What is unfinished, as a sentence; empty when nothing is."""
         running, waiting, unsent = self.dispatcher.running, len(self._backlog), self._replier.unacknowledged
         what = f"{running} batches on the device, {waiting} requests waiting, {unsent} replies not acknowledged"
-        return f"model {self.spec.name}: {what}" if running + waiting + unsent else ""
+        if fetching := len(self._claims or ()):
+            what += f", {fetching} requests whose stored inputs are fetched"
+        return f"model {self.spec.name}: {what}" if running + waiting + unsent + fetching else ""

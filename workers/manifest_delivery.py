@@ -1,4 +1,4 @@
-"""The keys of a `model.yaml` on failures: what is kept as a dead letter, tried again, not run twice. Pure."""
+"""The keys of a `model.yaml` on delivery: dead letters, tries, what is not run twice, where results go. Pure."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 from msgspec.structs import replace
 
-from producer_sdk.errors import Code
+from producer_sdk._limits import MAX_PREFIX_BYTES
+from producer_sdk.dataref import S3Prefix
+from producer_sdk.errors import Code, InvalidRequest
 from producer_sdk.setting import shown
 
 from .manifest_values import Wrong, convert, did_you_mean, unknown
 from .retry_records import LONGEST_DELAY_S
 from .runners.engine import RetryPolicy
 
-DELIVERY_KEYS = frozenset(("dead_letter_codes", "dedupe", "retry"))
+DELIVERY_KEYS = frozenset(("dead_letter_codes", "dedupe", "profile", "reply_to", "retry"))
 # The others are the caller's fault, are final, or, as RUNNER_CRASHED, have been counted and run alone already.
 MAY_PASS = (
     Code.MODEL_NOT_READY,
@@ -38,7 +40,7 @@ _RETRY: dict[str, Any] = {
 
 def read_delivery(content: Mapping[str, Any], settings: dict[str, Any]) -> Iterator[Wrong]:
     """Set what `content` says of failures in `settings`; yields each value that is wrong."""
-    for read in (_read_dead_letter_codes, _read_dedupe, _read_retry):
+    for read in (_read_dead_letter_codes, _read_dedupe, _read_profile, _read_reply_to, _read_retry):
         try:
             yield from read(content, settings)
         except Wrong as wrong:
@@ -56,6 +58,22 @@ def _read_dedupe(content: Mapping[str, Any], settings: dict[str, Any]) -> Iterat
     if "dedupe" in content:
         settings["dedupe"] = convert("dedupe", content["dedupe"], Literal["redis"])
     yield from ()
+
+
+def _read_profile(content: Mapping[str, Any], settings: dict[str, Any]) -> Iterator[Wrong]:
+    if "profile" in content:
+        settings["profile"] = convert("profile", content["profile"], Literal["cloudevents"])
+    yield from ()
+
+
+def _read_reply_to(content: Mapping[str, Any], settings: dict[str, Any]) -> Iterator[Wrong]:
+    if "reply_to" in content:
+        try:
+            prefix = settings["store"] = S3Prefix.parse(convert("reply_to", content["reply_to"], str))
+            if len(prefix.prefix.encode()) > MAX_PREFIX_BYTES:
+                yield Wrong("reply_to", f"its prefix may have {MAX_PREFIX_BYTES} bytes, so that every id makes a key")
+        except InvalidRequest as err:
+            yield Wrong("reply_to", f"{err.message.removesuffix('.')}: write s3://bucket/prefix/")
 
 
 def _read_retry(content: Mapping[str, Any], settings: dict[str, Any]) -> Iterator[Wrong]:

@@ -12,11 +12,13 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from producer_sdk.errors import Code
 from producer_sdk.topics import Lane
 
+from .claims import Claims
 from .lessons import Lessons
 from .reception import Reception
-from .reply import MOVED, OK
+from .reply import MOVED
 from .reply_index import ReplyIndex
-from .work import Batch, Outcome
+from .storage import Storage
+from .work import OK, Batch, Outcome
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 OTHER = "OTHER"
@@ -40,6 +42,10 @@ COUNTERS = {
     "over_quota": ("headrace_over_quota", "Requests not run, for as many of their tenant waited as may."),
     "elements": ("headrace_padded_input_elements", "Elements of inputs that are padded, with what they are padded by."),
     "padding": ("headrace_padding_elements", "Those of them that are padding, which runs for nothing."),
+    "fetched": ("headrace_payloads_fetched", "Stored inputs that were fetched."),
+    "unfetched": ("headrace_payloads_not_fetched", "Requests whose stored inputs could not be had."),
+    "stored": ("headrace_outcomes_stored", "Outcomes that were stored in S3."),
+    "unstored": ("headrace_outcomes_not_stored", "Outcomes that could not be stored, and were told as an error."),
     "ooms": ("headrace_out_of_memory_runs", "Runs that failed for memory; what was in them ran again in parts."),
 }
 
@@ -124,6 +130,13 @@ class ModelMetrics:
             "row_caps": lessons.caps.__len__,
             "skew_s": lambda: reception.skew_s,
         }
+
+    def watch_store(self, claims: Claims | None, storage: Storage | None) -> None:
+        """Show what is fetched and stored, where there is a payload store."""
+        if claims is not None:
+            self.counters |= {"fetched": lambda: claims.fetched, "unfetched": lambda: claims.failed}
+        if storage is not None:
+            self.counters |= {"stored": lambda: storage.stored, "unstored": lambda: storage.failed}
 
     def count(self, outcomes: Sequence[Outcome], now: float) -> None:
         """Count acknowledged outcomes."""

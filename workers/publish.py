@@ -1,4 +1,7 @@
-"""Publishing outcomes in rounds: evidence before replies, and only then is an offset finished in its ledger."""
+"""Publishing outcomes in rounds: evidence before replies, and only then is an offset finished in its ledger.
+
+What is to be stored is stored before that: then the reply is a pointer to it.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +24,7 @@ from .work import Outcome
 
 MAX_UNACKNOWLEDGED = 8192
 MAX_UNACKNOWLEDGED_BYTES = 64 * 1024 * 1024
+MAX_STORING_BYTES = 512 * 1024 * 1024  # beside those: a store that is away must not stop what needs none
 LINGER_S = 0.02
 ENOUGH = 64  # outcomes that need not wait for more: beyond it a request to the broker costs them little
 ENOUGH_OF_MANY = 512  # while at least as many requests wait, whom the pause holds up no longer than those before them
@@ -32,6 +36,14 @@ class OutcomeIndex(Protocol):
 
     async def store(self, outcomes: Sequence[Outcome]) -> None:
         """Remember those before they are published; bounded in time, never raises."""
+        ...
+
+
+class OutcomeStorage(Protocol):
+    """What stores outcomes whose caller wants them in S3, or that are too large for a record (workers/storage.py)."""
+
+    async def put(self, outcome: Outcome) -> Outcome:
+        """What is to be published of it then; bounded in time, never raises."""
         ...
 
 
@@ -54,7 +66,9 @@ class Replier:
         running: Callable[[], int],
         index: OutcomeIndex | None = None,
         behind: Callable[[], int] = lambda: 0,
+        storage: OutcomeStorage | None = None,
     ) -> None:
+        self._storage = storage
         self._scribe = scribe
         self._published = published
         self._running = running
@@ -66,6 +80,7 @@ class Replier:
         self._urgent = False
         self._waiting: list[Outcome] = []
         self._nbytes = 0
+        self._storing_nbytes = 0  # of these, what is not stored yet
         self._wake = asyncio.Event()
         self.unacknowledged = 0
 
@@ -74,6 +89,7 @@ class Replier:
             self._waiting += outcomes
             self.unacknowledged += len(outcomes)
             self._nbytes += _bytes_of(outcomes)
+            self._storing_nbytes += _bytes_of([outcome for outcome in outcomes if outcome.storing is not None])
             lanes = [outcome.lane for outcome in outcomes if outcome.code != Code.QUOTA_EXCEEDED]
             self._urgent = self._urgent or Lane.INTERACTIVE in lanes  # a flood that is refused must not hurry the rest
             self._wake.set()
@@ -81,7 +97,11 @@ class Replier:
     @property
     def full(self) -> bool:
         """More is unacknowledged than may be; no further batch or haul should be taken."""
-        return self.unacknowledged >= MAX_UNACKNOWLEDGED or self._nbytes >= MAX_UNACKNOWLEDGED_BYTES
+        return (
+            self.unacknowledged >= MAX_UNACKNOWLEDGED
+            or self._nbytes - self._storing_nbytes >= MAX_UNACKNOWLEDGED_BYTES
+            or self._storing_nbytes >= MAX_STORING_BYTES
+        )
 
     async def run(self) -> None:
         """Publish until cancelled."""
@@ -94,7 +114,10 @@ class Replier:
                 publishing = [sending.create_task(self._publish_evident(group)) for group in _by_source(evident)]
                 if evident:
                     outcomes = [outcome for outcome in outcomes if outcome.evidence is None]
-                await self._store(outcomes)
+                if self._storage is not None and (large := [each for each in outcomes if each.storing is not None]):
+                    publishing += [sending.create_task(self._publish_stored([outcome])) for outcome in large]
+                    outcomes = [outcome for outcome in outcomes if outcome.storing is None]
+                await self._remember(outcomes)
                 for where, group in (await self._replies.by_partition(outcomes)).items():
                     publishing.append(sending.create_task(self._replies.send(*where, group)))
                 if publishing:
@@ -103,12 +126,31 @@ class Replier:
     async def _publish_evident(self, outcomes: Sequence[Outcome]) -> None:
         """Their dead letters first, until they are acknowledged: a reply must not promise what is not kept."""
         await self._letters.send_all([self._scribe.letter_of(outcome) for outcome in outcomes])
-        await self._replies.send_all(outcomes)
+        plain = [outcome for outcome in outcomes if outcome.storing is None]
+        async with asyncio.TaskGroup() as publishing:  # what is slow to be stored holds up none of the others
+            for group in (plain, *([outcome] for outcome in outcomes if outcome.storing is not None)):
+                if group:
+                    publishing.create_task(self._publish_stored(group))
+
+    async def _publish_stored(self, outcomes: Sequence[Outcome]) -> None:
+        """First stored, where that is wanted: a pointer must not promise what is not there."""
+        pointers = [outcome if outcome.storing is None else await self._stored(outcome) for outcome in outcomes]
+        await self._remember(pointers)
+        await self._replies.send_all(pointers)
+
+    async def _stored(self, outcome: Outcome) -> Outcome:
+        assert self._storage is not None, "who makes such outcomes has a storage"
+        pointer = await self._storage.put(outcome)
+        self._storing_nbytes -= _bytes_of([outcome])
+        self._replaced(outcome, pointer)
+        if pointer.evidence is not None and outcome.evidence is None:
+            await self._keep(pointer)
+        return pointer
 
     async def _keep(self, outcome: Outcome) -> None:
         await self._letters.send_all([self._scribe.letter_of(outcome)])
 
-    async def _store(self, outcomes: Sequence[Outcome]) -> None:
+    async def _remember(self, outcomes: Sequence[Outcome]) -> None:
         if self._index is not None and (known := [outcome for outcome in outcomes if outcome.fingerprint]):
             await self._index.store(known)
 

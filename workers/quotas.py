@@ -67,6 +67,6 @@ def _was_admitted(work: Work) -> bool:
 def _sentence(tenant: str | None, most: int) -> str:
     who = "requests without a tenant" if tenant is None else f"requests of tenant {tenant!r}"
     return (
-        f"{most} {who} wait for this model in a worker already, the most that may: send it again when others have been "
-        "answered, with fewer at a time, or have tenants.max_waiting raised in model.yaml"
+        f"{most} {who} wait in this lane of a worker already, the most that may: send it again when others have been "
+        "answered, with fewer at a time, or have its limit under tenants raised in model.yaml"
     )

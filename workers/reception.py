@@ -10,6 +10,7 @@ from producer_sdk.broker import Record
 from producer_sdk.topics import Lane, Topics
 
 from .backlog import Backlog
+from .claims import Claims
 from .commit import PartitionLedger
 from .decode import Decoder, Now, skew_s
 from .later import Later
@@ -20,11 +21,11 @@ from .reply_index import ReplyIndex
 from .retry import Postponed
 from .retry_records import due_of, retry_record
 from .runners.engine import ModelSpec
-from .work import Outcome, Source, Work
+from .work import Outcome, Referred, Source, Work
 
 
 class Reception:
-    """Puts requests where they wait. One event loop touches it; `receive` is called by one task.
+    """Puts requests where they wait. One event loop touches it; one task calls `receive`, many call `welcome`.
 
     `hand_over` takes outcomes that are to be published.
     """
@@ -53,6 +54,7 @@ class Reception:
         self.skew_s = 0.0  # how far the last record's timestamp lay ahead of this worker's clock
         self.retries = 0
         self.over_quota = 0
+        self.claims: Claims | None = None  # set by who makes both; without it the decoder refuses references
 
     async def receive(self, records: Sequence[Record], ledger: PartitionLedger, lane: Lane) -> None:
         """Decode records of one partition; each becomes a request that waits, or an outcome."""
@@ -60,6 +62,7 @@ class Reception:
         if records:
             self.skew_s = skew_s(records[-1].timestamp, now.epoch_ms)
         works: list[Work] = []
+        referred: list[Referred] = []
         rejected: list[Outcome] = []
         decode = self._decoder.decode
         for record in records:
@@ -70,10 +73,19 @@ class Reception:
                 item = self._decoder.unreadable(record, bug("decoding", self._model, err), source, lane, now)
             if isinstance(item, Work):
                 works.append(item)
+            elif isinstance(item, Referred):
+                referred.append(item)
             else:
                 rejected.append(self._scribe.rejected(item))
         if rejected:
             self._hand_over(rejected)
+        if self.claims is not None:
+            for each in referred:
+                self.claims.add(each)
+        await self.welcome(works, ledger, now)
+
+    async def welcome(self, works: list[Work], ledger: PartitionLedger, now: Now) -> None:
+        """Let requests that can run wait for it, or for their time; answer those that an earlier run has answered."""
         if self._index is not None and works:
             works = await self._unanswered(works, self._index)
         if ledger.remembers:

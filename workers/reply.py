@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
 from producer_sdk import dead_letters
-from producer_sdk.broker import Outgoing, Record
-from producer_sdk.errors import DeadlineExceeded, HeadraceError, Internal, PayloadTooLarge
-from producer_sdk.oip import encode_json_error, encode_json_reply
+from producer_sdk.broker import Headers, Outgoing, Record
+from producer_sdk.cloudevents import retold
+from producer_sdk.errors import Code, DeadlineExceeded, HeadraceError, Internal
+from producer_sdk.oip import encode_json_reply
 from producer_sdk.topics import ReplyTo, Topics
-from producer_sdk.wire import Form, encode_error
+from producer_sdk.wire import Form
 
-from .reply_pen import Cut, written
+from .pointer import error_value
+from .reply_events import EventWriter, size_of
+from .reply_pen import MAX_JSON_TENSOR_BYTES, Cut, neighbours_alike, too_large, written
 from .retry import Failure, Span
 from .retry_records import origin_of
 from .runners.engine import DEAD_LETTER_CODES
-from .work import Answer, Batch, Outcome, Part, Rejected, Work
+from .store_rule import MAX_STORED_BYTES, RECORD_OVERHEAD_BYTES, StoreRule
+from .work import OK, Answer, Batch, Outcome, Part, Rejected, Storing, Work
 
-OK = "OK"
 MOVED = "RETRY"  # not an outcome: the record waits on the retry topic
-RECORD_OVERHEAD_BYTES = 512  # key, headers and framing of one record
+NOWHERE = StoreRule()
 _record = tuple.__new__  # what calling a NamedTuple ends in, at half the cost
 
 
@@ -39,7 +42,12 @@ class Scribe:
         version: str,
         max_record_bytes: int,
         dead_letter_codes: Collection[str] = DEAD_LETTER_CODES,
+        store_rule: StoreRule = NOWHERE,
+        *,
+        as_events: bool = False,
     ) -> None:
+        self._as_events = as_events
+        self._events = EventWriter(topics.prefix, model, always=as_events)
         self._model = model
         self._version = version
         self._group = topics.group(model)
@@ -47,6 +55,10 @@ class Scribe:
         self._dead = ReplyTo(topics.dead(model), None)
         self._retry = ReplyTo(topics.retry(model), None)
         self._max_value_bytes = max_record_bytes - RECORD_OVERHEAD_BYTES
+        self._store_rule = store_rule
+        self._most_bytes = MAX_STORED_BYTES if store_rule.can_store else self._max_value_bytes
+        # Results up to here are published as they are, and without headers.
+        self._plain_bytes = -1 if as_events else store_rule.plain_bytes(self._max_value_bytes)
         self._dead_letter_codes = frozenset(dead_letter_codes)
 
     def answered(
@@ -80,7 +92,7 @@ class Scribe:
         cuts = [Cut(block, part.rows) for block in part.blocks]
         outcomes: list[Outcome] = []
         row = 0
-        for alike in _neighbours_alike(works):
+        for alike in neighbours_alike(works):
             rows, arrived, request = alike[0].rows, alike[0].arrived, alike[0].request
             queue_ms = round((started - arrived) * 1000, 3)
             told = {"batch_rows": batch_rows, "queue_ms": queue_ms, "run_ms": run_ms}
@@ -93,13 +105,15 @@ class Scribe:
                 ]
             else:
                 values = written(ids, self._model, self._version, told, wanted, row, rows)
-            outcomes += self._results(alike, values, now)
+            outcomes += self._results(alike, values, now, told)
             row += rows * len(alike)
         return outcomes
 
-    def _results(self, works: Sequence[Work], values: Sequence[bytes | HeadraceError], now: float) -> list[Outcome]:
+    def _results(
+        self, works: Sequence[Work], values: Sequence[bytes | HeadraceError], now: float, told: Mapping[str, Any]
+    ) -> list[Outcome]:
         """The outcomes of requests whose results these are. In one pass: calls for each would cost as much again."""
-        most, results, form = self._max_value_bytes, self._results_address, works[0].request.form
+        most, results, form = self._plain_bytes, self._results_address, works[0].request.form
         return [
             Outcome(
                 (request := work.request).id,
@@ -113,16 +127,42 @@ class Scribe:
                 None,
                 work.fingerprint,
             )
-            if type(value) is bytes and len(value) <= most and (work.expires is None or work.expires > now)
-            else self._no_result(work, value, now)
+            if type(value) is bytes
+            and len(value) <= most
+            and (work.expires is None or work.expires > now)
+            and not work.record.headers
+            and work.request.store is None
+            else self._result(work, value, now, told)
             for work, value in zip(works, values, strict=True)
         ]
 
-    def _no_result(self, work: Work, value: bytes | HeadraceError, now: float) -> Outcome:
-        """The outcome of a request that is too late for this result, or that it is none."""
+    def _result(self, work: Work, value: bytes | HeadraceError, now: float, told: Mapping[str, Any]) -> Outcome:
+        """The outcome of a request that is too late for this result, or that it is none or no plain one."""
         if work.expires is not None and work.expires <= now:
             return self.failed(work, DeadlineExceeded("the deadline passed while the model ran"))
-        return self.failed(work, value if isinstance(value, HeadraceError) else self._too_large(len(value)))
+        if isinstance(value, HeadraceError):
+            return self.failed(work, value)
+        nbytes = len(value)
+        if self._as_events or work.record.headers:
+            nbytes += size_of(self._headers(work.record, work.request.id, work.request.form, OK))
+        storing = None if nbytes > self._most_bytes else self._storing(work, nbytes, told)
+        if storing is not None and Code.INTERNAL in self._dead_letter_codes:
+            lost = Internal("its result could not be stored")
+            storing = replace(storing, evidence=self._dead_letter(work.record, lost, max(1, work.attempts)))
+        if nbytes > self._max_value_bytes and storing is None:
+            most = self._max_value_bytes if nbytes <= self._most_bytes else self._most_bytes
+            return self.failed(work, too_large(nbytes, most))
+        return self._outcome(work, OK, value, fingerprint=work.fingerprint, storing=storing)
+
+    def _storing(
+        self, work: Work, nbytes: int, told: Mapping[str, Any], error: HeadraceError | None = None
+    ) -> Storing | None:
+        if not self._store_rule.can_store:
+            return None
+        request = work.request
+        return self._store_rule.of(
+            request.store, request.reply_to, request.id, request.form, nbytes, work.expires, told, error
+        )
 
     def _json(
         self, id: str, cuts: Sequence[Cut], row: int, rows: int, told: Mapping[str, Any]
@@ -130,39 +170,51 @@ class Scribe:
         tensors = {cut.block.name: cut.tensor(row, rows) for cut in cuts}
         nbytes = sum(len(tensor.data) for tensor in tensors.values())
         # No JSON text is shorter than a quarter of the bytes; writing out what cannot be sent would hold up the loop.
-        if nbytes // 4 > self._max_value_bytes:
-            return self._too_large(nbytes)
+        if nbytes > MAX_JSON_TENSOR_BYTES or nbytes // 4 > self._most_bytes:
+            return too_large(nbytes, self._max_value_bytes, is_json=nbytes > MAX_JSON_TENSOR_BYTES)
         try:
             return encode_json_reply(id, self._model, self._version, tensors, told)
         except HeadraceError as err:  # the model gave names that no reply can hold
             return err
 
-    def _outcome(self, work: Work, code: str, value: bytes, evidence: Outgoing | None = None) -> Outcome:
+    def _outcome(
+        self,
+        work: Work,
+        code: str,
+        value: bytes,
+        evidence: Outgoing | None = None,
+        fingerprint: bytes = b"",
+        storing: Storing | None = None,
+    ) -> Outcome:
         request = work.request
+        headers: Headers = ()
+        if self._as_events or work.record.headers:
+            headers = self._headers(work.record, request.id, request.form, code)
         return Outcome(
             request.id,
             code,
             request.reply_to or self._results_address,
-            Outgoing(request.id.encode(), value),
+            Outgoing(request.id.encode(), value, headers),
             work.source,
             work.lane,
             work.arrived,
             request.form,
             evidence,
+            fingerprint,
+            None,
+            storing,
         )
 
-    def _too_large(self, nbytes: int) -> PayloadTooLarge:
-        return PayloadTooLarge(
-            f"the reply takes {nbytes} bytes, more than the {self._max_value_bytes} that a record may hold: ask for "
-            "fewer rows or fewer outputs, or raise max_record_bytes here and on the broker"
-        )
+    def _headers(self, record: Record, id: str, form: Form, code: str) -> Headers:
+        return self._events.headers(record, id, form, is_error=code != OK)
 
     def failed(self, work: Work, error: HeadraceError) -> Outcome:
         """The error reply to a request, with a dead letter where its code asks for one."""
         evidence = None
         if error.code in self._dead_letter_codes:
             evidence = self._dead_letter(work.record, error, max(1, work.attempts))
-        return self._outcome(work, error.code, self._error_value(work.request.id, work.request.form, error), evidence)
+        value = self._error_value(work.request.id, work.request.form, error)
+        return self._outcome(work, error.code, value, evidence, storing=self._storing(work, len(value), {}, error))
 
     def remembered(self, work: Work, value: bytes) -> Outcome:
         """The result that an earlier run gave."""
@@ -176,13 +228,17 @@ class Scribe:
 
     def rejected(self, rejected: Rejected) -> Outcome:
         """The error reply to a record that cannot run, or its dead letter when nobody can be told."""
-        error, record, evidence = rejected.error, rejected.record, None
+        error, record, evidence, storing = rejected.error, rejected.record, None, None
         assert record is not None  # the decoder passes it with each rejection
         if rejected.dead is not None:
             address, outgoing = self._dead, self._dead_letter(record, error)
         else:
             address = rejected.reply_to or self._results_address
-            outgoing = Outgoing(rejected.id.encode(), self._error_value(rejected.id, rejected.form, error))
+            headers = self._headers(record, rejected.id, rejected.form, error.code)
+            outgoing = Outgoing(rejected.id.encode(), self._error_value(rejected.id, rejected.form, error), headers)
+            storing = self._store_rule.of(
+                rejected.store, rejected.reply_to, rejected.id, rejected.form, 0, None, {}, error
+            )
             if error.code in self._dead_letter_codes:
                 evidence = self._dead_letter(record, error)
         return Outcome(
@@ -195,6 +251,7 @@ class Scribe:
             rejected.arrived,
             rejected.form,
             evidence,
+            storing=storing,
         )
 
     def instead(self, outcome: Outcome, error: HeadraceError, *, elsewhere: bool = False) -> Outcome:
@@ -207,11 +264,12 @@ class Scribe:
         if outcome.otherwise is not None:
             return outcome.otherwise
         value = self._error_value(outcome.id, outcome.form, error)
+        headers = () if outcome.address == self._dead else retold(outcome.outgoing.headers, is_error=True)
         return replace(
             outcome,
             code=error.code,
             address=self._results_address if elsewhere else outcome.address,
-            outgoing=Outgoing(outcome.id.encode(), value),
+            outgoing=Outgoing(outcome.id.encode(), value, headers),
         )
 
     def is_last_resort(self, topic: str) -> bool:
@@ -221,12 +279,10 @@ class Scribe:
     def letter_of(self, outcome: Outcome) -> Outcome:
         """The evidence of an outcome as one to be published by itself, before its reply."""
         assert outcome.evidence is not None
-        return replace(outcome, address=self._dead, outgoing=outcome.evidence, evidence=None)
+        return replace(outcome, address=self._dead, outgoing=outcome.evidence, evidence=None, storing=None)
 
     def _error_value(self, id: str, form: Form, error: HeadraceError) -> bytes:
-        if form is Form.JSON:
-            return encode_json_error(id, error)
-        return encode_error(id, self._model, self._version, error)
+        return error_value(form, id, self._model, self._version, error)
 
     def _dead_letter(self, record: Record, error: HeadraceError, attempts: int | None = None) -> Outgoing:
         """The record with the facts of its end; one of the retry topic goes by where it was published first."""
@@ -242,15 +298,3 @@ class Scribe:
             error.message,
         )
         return Outgoing(record.key, record.value, dead_letters.headers(facts, origin.headers))
-
-
-def _neighbours_alike(works: Sequence[Work]) -> Iterable[Sequence[Work]]:
-    """Neighbours whose results differ in id and in content alone; the records of one haul arrived together."""
-    first, start = works[0], 0
-    rows, arrived, form, outputs = first.rows, first.arrived, first.request.form, first.request.outputs
-    for place, work in enumerate(works):
-        request = work.request
-        if work.arrived != arrived or work.rows != rows or request.form is not form or request.outputs != outputs:
-            yield works[start:place]
-            start, rows, arrived, form, outputs = place, work.rows, work.arrived, request.form, request.outputs
-    yield works[start:]

@@ -78,7 +78,7 @@ class ReplyIndex:
         if not self.up:
             return [None] * len(works)
         for work in works:
-            work.fingerprint = fingerprint(work.request)
+            work.fingerprint = fingerprint(work.request) + _place(work)
         values: list[bytes | None] = []
         await self._answered(self._read([self._key(work.request.id) for work in works], values))
         found = [_decode(value, work) for value, work in zip_longest(values, works)]
@@ -146,6 +146,12 @@ def _shares(items: Sequence[Item], weight: Callable[[Item], int], most: int) -> 
         room -= weight(item)
     if share:
         yield share
+
+
+def _place(work: Work) -> bytes:
+    """Where its answer goes: one that was stored elsewhere, or in a record, is none for it."""
+    request = work.request
+    return b"" if request.store is None else str(request.store).encode()
 
 
 def _decode(value: bytes | None, work: Work) -> Stored | None:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Raw
 from msgspec.msgpack import Ext, encode
 
-from producer_sdk.errors import HeadraceError
+from producer_sdk.errors import HeadraceError, PayloadTooLarge
 from producer_sdk.replies_alike import Output, RepliesAlike
 from producer_sdk.tensors import Tensor, tensor_ext
 from producer_sdk.wire import encode_reply
 
-from .work import Block
+from .work import Block, Work
+
+MAX_JSON_TENSOR_BYTES = 16 * 1024 * 1024  # more would hold up the worker's one loop for seconds
 
 
 class Cut:
@@ -81,3 +83,29 @@ def written(
         except HeadraceError as err:
             values.append(err)
     return values
+
+
+def too_large(nbytes: int, most: int, *, is_json: bool = False) -> PayloadTooLarge:
+    """What is answered in place of a reply of so many bytes, where a record holds `most`, or it would be JSON."""
+    if is_json:
+        return PayloadTooLarge(
+            f"the reply takes {nbytes} bytes, more than the {MAX_JSON_TENSOR_BYTES} that are written as JSON: ask in "
+            "MessagePack, or for fewer rows or fewer outputs"
+        )
+    return PayloadTooLarge(
+        f"the reply takes {nbytes} bytes, more than the {most} that a record may hold: ask for fewer rows or fewer "
+        "outputs, let it go to S3 (HEADRACE_S3_CLAIM_BUCKET of the worker), or raise max_record_bytes here and on the "
+        "broker"
+    )
+
+
+def neighbours_alike(works: Sequence[Work]) -> Iterable[Sequence[Work]]:
+    """Neighbours whose results differ in id and in content alone; the records of one haul arrived together."""
+    first, start = works[0], 0
+    rows, arrived, form, outputs = first.rows, first.arrived, first.request.form, first.request.outputs
+    for place, work in enumerate(works):
+        request = work.request
+        if work.arrived != arrived or work.rows != rows or request.form is not form or request.outputs != outputs:
+            yield works[start:place]
+            start, rows, arrived, form, outputs = place, work.rows, work.arrived, request.form, request.outputs
+    yield works[start:]

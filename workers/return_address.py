@@ -15,8 +15,9 @@ from msgspec import Struct
 from producer_sdk.broker import Record
 from producer_sdk.errors import HeadraceError
 from producer_sdk.records import decode_record
-from producer_sdk.topics import derived_id, parse_reply_to
+from producer_sdk.topics import derived_id
 from producer_sdk.wire import Form, Refused
+from producer_sdk.wire import read_return_address as address_of
 
 from .retry_records import Origin
 
@@ -33,7 +34,7 @@ class _Question(Struct, array_like=True):
 class _Found(Struct, array_like=True):
     id: str
     form: Form
-    reply_to: str | None
+    return_address: str | None
 
 
 async def read_return_address(record: Record, origin: Origin, error: HeadraceError) -> Refused | None:
@@ -57,7 +58,8 @@ async def read_return_address(record: Record, origin: Origin, error: HeadraceErr
         async with asyncio.timeout(TIMEOUT_S):
             written, _ = await child.communicate(msgspec.msgpack.encode(question))
         found = msgspec.msgpack.decode(written, type=_Found)
-        return Refused(found.id, error, found.form, None if found.reply_to is None else parse_reply_to(found.reply_to))
+        address = (None, None) if found.return_address is None else address_of(found.return_address)
+        return Refused(found.id, error, found.form, *address)
     except (TimeoutError, msgspec.MsgspecError, HeadraceError):
         return None
     finally:
@@ -72,8 +74,9 @@ def main() -> None:
         request = decode_record(question.value, question.headers, question.fallback_id, question.timestamp_ms)
     except HeadraceError:
         sys.exit(1)
-    reply_to = None if request.reply_to is None else str(request.reply_to)
-    sys.stdout.buffer.write(msgspec.msgpack.encode(_Found(request.id, request.form, reply_to)))
+    address = request.reply_to or request.store
+    found = _Found(request.id, request.form, None if address is None else str(address))
+    sys.stdout.buffer.write(msgspec.msgpack.encode(found))
 
 
 if __name__ == "__main__":

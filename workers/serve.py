@@ -8,16 +8,15 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import Any
 
-from msgspec.structs import replace
-
 from producer_sdk.admin import AdminServer
 from producer_sdk.announcements import Announcement
 from producer_sdk.broker import Broker, BrokerError
+from producer_sdk.byte_gate import ByteGate
 from producer_sdk.topics import Topics
 
 from .announce import Announcer, announcement
 from .cancels import Cancels
-from .connect import event_log, reach_kafka, redis_for, see_to_topics
+from .connect import event_log, payloads_for, reach_kafka, redis_for, see_to_topics
 from .device_share import shares
 from .drain import Budget, Exit, StopRequest, stop_signals
 from .events import unless
@@ -26,6 +25,7 @@ from .log import set_up_logging
 from .loop import ModelLoop
 from .metrics import WorkerMetrics
 from .models import find_models
+from .overrides import overridden
 from .runners.engine import LoadFailed, ModelSpec
 from .runners.runner import RunnerDied
 from .settings import WorkerSettings
@@ -107,17 +107,19 @@ class Worker:
 
     async def _connect(self, specs: Sequence[ModelSpec], stack: AsyncExitStack) -> Shared:
         redis = redis_for(self._settings, specs, stack)  # first: a bad address is told before the wait for Kafka
+        payloads = payloads_for(self._settings, specs, stack)
         clients = await reach_kafka(self._broker, self._settings, self.health, stack, self._goodbyes)
         await see_to_topics(clients.admin, self._settings, specs)
         events = event_log(self._settings, clients.producer)
         if events is not None:
             self._metrics.left_out["events_dropped"] = lambda: events.dropped
         return Shared(self._broker, *clients, self._changed, self.stop.quiet, self.health.kafka_is_away, self._cancels,
-                      Turn(), shares(specs), events, redis)  # fmt: skip
+                      Turn(), shares(specs), events, redis, payloads,
+                      ByteGate(self._settings.max_fetch_bytes))  # fmt: skip
 
     def _cancelled(self) -> None:
         for loop in self.loops:
-            loop.dispatcher.cancel_waiting()
+            loop.cancel_waiting()
 
     async def _become_quiet(self) -> None:
         await self.stop.quiet.wait()
@@ -196,8 +198,7 @@ class Worker:
             attempt_timeout_s=settings.attempt_timeout_s,
             replicas=settings.replicas,
         )
-        if settings.isolation is not None:
-            specs = [replace(spec, isolation=settings.isolation) for spec in specs]
+        specs = overridden(specs, settings)
         for spec in specs:
             for warning in spec.warnings:
                 _log.warning("Model %s: %s", spec.name, warning, extra={"action": "model_warning"})

@@ -19,6 +19,7 @@ DEFAULT_SESSION_S = 10.0
 HEARTBEATS_PER_SESSION = 3
 LONGEST_DEFAULT_HEARTBEAT_S = 1.0  # a member hears of a rebalance at its next heartbeat, and till then the others wait
 SHORTEST_DEFAULT_REBALANCE_S = 60.0
+LOW_LATENCY_ROWS = 4
 OF_THE_BROKER = {
     "session_timeout_s": "consumer.session.timeout.ms",
     "heartbeat_interval_s": "consumer.heartbeat.interval.ms",
@@ -148,6 +149,9 @@ class WorkerSettings(KafkaSettings, frozen=True, kw_only=True):
         int, Meta(description="Bytes of one model's requests that may wait; above it partitions are paused.", ge=MIB)
     ] = 256 * MIB
     max_batch_bytes: Annotated[int, Meta(description="Most bytes of one batch's inputs.", ge=1024)] = 256 * MIB
+    max_fetch_bytes: Annotated[
+        int, Meta(description="Most bytes of stored inputs fetched at a time, and of one of them.", ge=MIB)
+    ] = 256 * MIB
     commit_interval_s: Annotated[float, Meta(description="How often offsets are committed.", gt=0, le=60)] = 0.2
     announce_interval_s: Annotated[
         float, Meta(description="How often the worker repeats what it serves on the control topic.", gt=0, le=60)
@@ -173,6 +177,20 @@ class WorkerSettings(KafkaSettings, frozen=True, kw_only=True):
             le=256,
         ),
     ] = None
+    device: Annotated[
+        str | None,
+        Meta(
+            description="Run every model there, cpu or cuda:N; else model.yaml decides.",
+            pattern=r"^(cpu|cuda:[0-9]{1,3})$",
+        ),
+    ] = None
+    max_batch_size: Annotated[
+        int | None,
+        Meta(description="Most rows of a batch, of every model; else model.yaml decides.", ge=1, le=1_000_000),
+    ] = None
+    low_latency: Annotated[
+        bool, Meta(description="Batches of at most 4 rows that wait for no company: for callers who are few, and wait.")
+    ] = False
     keep_run_times: Annotated[
         bool,
         Meta(description="Keep learned run times in <models>/<name>/.run_times, for the next worker."),
@@ -194,6 +212,11 @@ class WorkerSettings(KafkaSettings, frozen=True, kw_only=True):
             raise ValueError(
                 f"rebalance_timeout_s ({rebalance_s:g}) must be above drain_timeout_s ({self.drain_timeout_s:g}), "
                 "else the group evicts a worker that still drains"
+            )
+        if self.low_latency and (self.max_batch_size or 0) > LOW_LATENCY_ROWS:
+            raise ValueError(
+                f"low_latency means batches of at most {LOW_LATENCY_ROWS} rows, but max_batch_size is "
+                f"{self.max_batch_size}: lower it, or leave one of them out"
             )
         if self.max_batch_bytes > self.max_backlog_bytes:
             raise ValueError(

@@ -9,6 +9,8 @@ from typing import Any
 from msgspec import Struct
 
 from producer_sdk.broker import Admin, Broker, Producer
+from producer_sdk.byte_gate import ByteGate
+from producer_sdk.payloads import Payloads
 
 from .cancels import Cancels
 from .device_share import DeviceShare
@@ -28,6 +30,8 @@ class Shared(Struct, frozen=True):
         shares: whose batch starts next, by device, where several models use one.
         events: where what was started and committed is published; None where nobody wants to know.
         redis: client of the Redis that holds reply indexes, for models with `dedupe`; None without.
+        payloads: where stored inputs are fetched from, and outcomes stored; None without a bucket in the settings.
+        gate: how many bytes of stored inputs may be fetched at a time.
     """
 
     broker: Broker
@@ -41,3 +45,5 @@ class Shared(Struct, frozen=True):
     shares: Mapping[str, DeviceShare] = {}
     events: EventLog | None = None
     redis: Any = None
+    payloads: Payloads | None = None
+    gate: ByteGate = ByteGate(0)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from producer_sdk.topics import Lane
 
 from .backlog import Backlog
+from .claims import Claims
 from .consume import Intake
 from .events import heard
 from .inspection import Inspection
@@ -46,7 +47,9 @@ class Taking:
         may_not_inspect: Callable[[], bool],
         wake: Callable[[bool], None],
         due: Callable[[], None],
+        claims: Claims | None = None,
     ) -> None:
+        self._claims = claims
         self._intake = intake
         self._inspection = inspection
         self._reception = reception
@@ -82,16 +85,23 @@ class Taking:
         """Read on from the lanes that have become half empty; a poll under way gives their records, too."""
         reading = self._intake.reading
         if reading.closed_lanes:
-            still = frozenset(lane for lane in reading.closed_lanes if not self._backlog.half_empty(lane))
+            still = frozenset(lane for lane in reading.closed_lanes if not self._half_empty(lane))
             if still != reading.closed_lanes:
                 reading.closed_lanes = still
                 self._intake.choose()
+
+    def _room(self, lane: Lane) -> int:
+        room = self._backlog.room(lane)
+        return room if self._claims is None else min(room, self._claims.room(lane))
+
+    def _half_empty(self, lane: Lane) -> bool:
+        return self._backlog.half_empty(lane) and (self._claims is None or self._claims.half_empty(lane))
 
     def _most(self) -> int:
         """Records that may be taken now, of whatever lane is open; closes the lanes that are full."""
         if self._held_up():
             return 0
-        rooms = {lane: self._backlog.room(lane) for lane in Lane if lane not in self._intake.reading.closed_lanes}
+        rooms = {lane: self._room(lane) for lane in Lane if lane not in self._intake.reading.closed_lanes}
         most, least = MAX_HAUL, min(LEAST_HAUL, self._backlog.max_requests // 4 + 1)
         full = [lane for lane, room in rooms.items() if room < least]
         if full:
@@ -103,7 +113,7 @@ class Taking:
 
     async def _haul(self, max_records: int, timeout_s: float) -> None:
         # Retries have the lanes of their originals, which may be full although their topic is read.
-        is_any_full = any(self._backlog.room(lane) == 0 for lane in Lane)
+        is_any_full = any(self._room(lane) == 0 for lane in Lane)
         self._intake.reading.no_retries = self._later.full or is_any_full
         records = await self._intake.poll(max_records, timeout_s)
         self.polled_at = time.monotonic()

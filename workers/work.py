@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 from msgspec import Struct
 
 from producer_sdk.broker import Outgoing, Record
+from producer_sdk.dataref import S3Key, S3Prefix
 from producer_sdk.errors import HeadraceError
 from producer_sdk.tensors import Buffer, Datatype
 from producer_sdk.topics import Lane, ReplyTo
 from producer_sdk.wire import Form, Request
 
 from .commit import PartitionLedger
+
+OK = "OK"  # the code of an outcome that is no error
 
 
 class Now(Struct, frozen=True, gc=False):
@@ -75,12 +80,32 @@ class Work(Struct, eq=False, gc=False):
         return deadline if deadline > self.arrived else self.expires
 
 
+class Referred(Struct, frozen=True):
+    """A valid envelope whose inputs are stored elsewhere: it can run once they are fetched.
+
+    Attributes:
+        published_ms: timestamp of its record, epoch milliseconds, -1 unknown.
+        others as for `Work`.
+    """
+
+    request: Request
+    source: Source
+    record: Record
+    lane: Lane
+    arrived: float
+    expires: float | None
+    attempts: int
+    priority: int
+    published_ms: int
+
+
 class Rejected(Struct, frozen=True):
     """A record that will not run: who is told, and why.
 
     Attributes:
         dead: the record, where its return address is unreadable: the dead letter is all that is left of it.
         record: what it was read from, for the dead letter beside an error reply.
+        store: where its outcome is to be stored; None is nowhere.
     """
 
     id: str
@@ -92,6 +117,25 @@ class Rejected(Struct, frozen=True):
     reply_to: ReplyTo | None = None
     dead: Outgoing | None = None
     record: Record | None = None
+    store: S3Prefix | None = None
+
+
+class Storing(Struct, frozen=True, gc=False):
+    """How a reply is to be stored, before the pointer to it is published.
+
+    Attributes:
+        place: bucket and key that the caller or the model wants; None: a claim check, for it is too large for a record.
+        parameters: what the pointer says beside the place.
+        expires: monotonic seconds after which nobody waits for it; None never.
+        error: what the reply says, where it is an error.
+        evidence: the dead letter of a result that cannot be stored.
+    """
+
+    place: S3Key | None
+    parameters: Mapping[str, Any]
+    expires: float | None
+    error: HeadraceError | None = None
+    evidence: Outgoing | None = None
 
 
 class Outcome(Struct, frozen=True, gc=False):
@@ -103,6 +147,7 @@ class Outcome(Struct, frozen=True, gc=False):
         evidence: a dead letter beside the reply, acknowledged before it; None for most.
         fingerprint: of the request's inputs where the reply index wants it; else empty.
         otherwise: for a record on its way to the retry topic: the error reply, should it not be accepted there.
+        storing: the whole reply is to be stored first, and what is published then points to it; None for most.
     """
 
     id: str
@@ -116,6 +161,7 @@ class Outcome(Struct, frozen=True, gc=False):
     evidence: Outgoing | None = None
     fingerprint: bytes = b""
     otherwise: Outcome | None = None
+    storing: Storing | None = None
 
 
 class Batch(Struct, frozen=True, gc=False):

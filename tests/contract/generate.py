@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import rendition
+from asyncapi_document import document
 from golden_messages import FALLBACK_ID, TIMESTAMP_MS, Golden, all_messages
 from schema_documents import documents
 
@@ -69,6 +70,7 @@ def written(document: Any) -> bytes:
 def files() -> dict[str, bytes]:
     """Path below schemas/ -> content, for everything that is generated."""
     found = {file: written(document) for file, document in documents().items()}
+    found["asyncapi.v1.json"] = written(document())
     found |= {f"examples/{golden.file}": golden.value for golden in all_messages()}
     return found | {"examples/index.json": written(index())}
 

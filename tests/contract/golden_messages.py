@@ -9,6 +9,7 @@ import numpy as np
 
 from producer_sdk.announcements import Announcement, ModelState, TensorAnnouncement, encode_announcement
 from producer_sdk.cancels import Cancel, cancel_record
+from producer_sdk.dataref import DataRef, S3Prefix
 from producer_sdk.errors import DeadlineExceeded, InvalidRequest
 from producer_sdk.oip import encode_json_error, encode_json_reply, encode_json_request
 from producer_sdk.tensors import Datatype, Tensor
@@ -30,6 +31,10 @@ class Golden(NamedTuple):
 
 ROW = Tensor.from_array(np.array([[1.5, -2.0]], "<f4"))
 PIXELS = bytes(range(16))
+STORED = DataRef(
+    "s3://claims/headrace/m/golden-1.msgpack", "0123456789abcdef" * 4, 20_971_520, TIMESTAMP_MS + 86_400_000
+)
+STORE = S3Prefix("results", "nightly/")
 
 
 def _every_datatype() -> dict[str, Tensor]:
@@ -95,6 +100,12 @@ def msgpack_messages() -> list[Golden]:
                encode_request(_request(Form.MSGPACK, inputs=_every_datatype()))),
         Golden("request-no-id.msgpack", "request", "an id derived from the record's place",
                _packed(1, None, None, None, None, None, None, None, {"x": ext})),
+        Golden("request-by-reference.msgpack", "request", "inputs that are stored",
+               encode_request(_request(Form.MSGPACK, inputs={}, reply_to=ReplyTo("headrace.replies", 3), ref=STORED))),
+        Golden("request-by-bare-reference.msgpack", "request", "a reference with what is needed alone, no inputs",
+               _packed(1, "golden-1", None, to, None, None, None, None, None, {"dataref": STORED.uri})),
+        Golden("request-to-store.msgpack", "request", "a result that is to be stored",
+               encode_request(_request(Form.MSGPACK, store=STORE))),
         Golden("request-later.msgpack", "request", "elements of a later release, to be ignored",
                _packed(1, "golden-1", None, None, None, None, {}, None, {"x": ext}, {"later": [1]}, 2)),
         Golden("refused-shape.msgpack", "refused", "fewer bytes than the shape takes",
@@ -106,12 +117,22 @@ def msgpack_messages() -> list[Golden]:
         Golden("refused-twice.msgpack", "refused", "one input name twice", b"\x99" + twice[1:]),
         Golden("refused-reserved.msgpack", "refused", "a parameter with a reserved name",
                _packed(1, "golden-1", None, to, None, None, {"tenant": "t"}, None, {"x": ext})),
+        Golden("refused-both.msgpack", "refused", "inputs, and a reference to stored ones",
+               _packed(1, "golden-1", None, to, None, None, None, None, {"x": ext}, STORED.fields())),
+        Golden("refused-reference.msgpack", "refused", "a reference that could name another object",
+               _packed(1, "golden-1", None, to, None, None, None, None, {}, {"dataref": "s3://claims/../a"})),
+        Golden("refused-store.msgpack", "refused", "a store that is no folder, answered on the results topic",
+               _packed(1, "golden-1", None, "s3://results/nightly", None, None, None, None, {"x": ext})),
         Golden("undecodable-wire-2.msgpack", "undecodable", "a wire version that is not known",
                b"\x99\x02" + minimal[2:]),
         Golden("undecodable-trailing.msgpack", "undecodable", "a byte behind the array", minimal + b"\x00"),
         Golden("undecodable-cut.msgpack", "undecodable", "a message cut short", minimal[:-1]),
         Golden("reply-datatypes.msgpack", "reply", "a result with every datatype",
                encode_reply("golden-1", "m", "2", outputs, facts)),
+        Golden("reply-pointer.msgpack", "reply", "a result that is stored",
+               encode_reply("golden-1", "m", "2", {}, facts, STORED)),
+        Golden("error-stored.msgpack", "error", "an error that is stored too",
+               encode_error("golden-1", "m", "2", late, STORED)),
         Golden("error-deadline.msgpack", "error", "an error", encode_error("golden-1", "m", "2", late)),
         Golden("error-later.msgpack", "error", "a code of a later release",
                _packed(1, "golden-1", "m", "2", "NOVEL", "something new", {}, {})),
@@ -134,6 +155,12 @@ def json_messages() -> list[Golden]:
         Golden("request-full.json", "request", "every field", encode_json_request(_full(Form.JSON), deadline_s=2.5)),
         Golden("request-datatypes.json", "request", "every datatype, no dimension, a dimension of 0",
                encode_json_request(_request(Form.JSON, inputs=_every_datatype()), deadline_s=None)),
+        Golden("request-by-reference.json", "request", "inputs that are stored",
+               encode_json_request(_request(Form.JSON, inputs={}, ref=STORED), deadline_s=None)),
+        Golden("request-by-bare-reference.json", "request", "a reference with what is needed alone, inputs empty",
+               _body(inputs=[], dataref=STORED.uri, sha256=None)),
+        Golden("request-to-store.json", "request", "a result that is to be stored",
+               encode_json_request(_request(Form.JSON, store=STORE), deadline_s=None)),
         Golden("request-nested.json", "request", "nested data, a 64-bit integer as string", _body(inputs=nested)),
         Golden("request-spelled.json", "request", "numbers that JSON lacks, as strings", _body(inputs=spelled)),
         Golden("request-base64.json", "request", "bytes as base64", _body(inputs=base64)),
@@ -150,10 +177,17 @@ def json_messages() -> list[Golden]:
                _body(parameters={"reply_to": "headrace.replies:3", "deadline_s": "soon"})),
         Golden("refused-nan.json", "refused", "a bare NaN, which is no JSON",
                _body(inputs=[one | {"data": float("nan")}])),
+        Golden("refused-both.json", "refused", "inputs, and a reference to stored ones", _body(**STORED.fields())),
+        Golden("refused-reference.json", "refused", "a reference of another scheme",
+               _body(inputs=None, dataref="file:///etc/passwd")),
         Golden("undecodable-array.json", "undecodable", "JSON, but no object", b" [1]"),
         Golden("undecodable-cut.json", "undecodable", "a message cut short", _body()[:-1]),
         Golden("reply-datatypes.json", "reply", "a result with every datatype",
                encode_json_reply("golden-1", "m", "2", _every_datatype(), facts)),
+        Golden("reply-pointer.json", "reply", "a result that is stored",
+               encode_json_reply("golden-1", "m", "2", {}, facts, STORED)),
+        Golden("error-stored.json", "error", "an error that is stored too",
+               encode_json_error("golden-1", InvalidRequest("input 'x' is missing"), STORED)),
         Golden("error-invalid.json", "error", "an error",
                encode_json_error("golden-1", InvalidRequest("input 'x' is missing"))),
     ]  # fmt: skip

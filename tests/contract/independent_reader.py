@@ -41,14 +41,27 @@ def write_tensor(tensor: dict[str, Any]) -> msgpack.ExtType:
 def address(text: str | None) -> dict[str, Any] | None:
     if text is None:
         return None
+    if text.startswith("s3://"):
+        bucket, _, prefix = text.removeprefix("s3://").partition("/")
+        return {"bucket": bucket, "prefix": prefix}
     topic, _, partition = text.partition(":")
     return {"topic": topic, "partition": int(partition) if partition else None}
 
 
 def address_text(found: dict[str, Any] | None) -> str | None:
+    if found is not None and "bucket" in found:
+        return f"s3://{found['bucket']}/{found['prefix']}"
     if found is None or found["partition"] is None:
         return found and found["topic"]
     return f"{found['topic']}:{found['partition']}"
+
+
+def stored(fields: Any) -> dict[str, Any]:
+    """The keys of a reference among others: nothing for a message that is whole."""
+    if not isinstance(fields, dict) or fields.get("dataref") is None:
+        return {}
+    names = ("dataref", "sha256", "bytes", "expires_ms")
+    return {"stored": {name: fields[name] for name in names if fields.get(name) is not None}}
 
 
 def unpacked(value: bytes) -> list[Any]:
@@ -58,7 +71,7 @@ def unpacked(value: bytes) -> list[Any]:
 
 
 def read_msgpack_request(value: bytes, fallback_id: str, _timestamp_ms: int) -> dict[str, Any]:
-    id, deadline_ms, reply_to, tenant, version, parameters, outputs, inputs = unpacked(value)[1:9]
+    id, deadline_ms, reply_to, tenant, version, parameters, outputs, inputs, ref = [*unpacked(value)[1:10], None][:9]
     return {
         "id": fallback_id if id is None else id,
         "deadline_ms": deadline_ms,
@@ -67,21 +80,24 @@ def read_msgpack_request(value: bytes, fallback_id: str, _timestamp_ms: int) -> 
         "version": version,
         "parameters": parameters or {},
         "outputs": outputs,
-        "inputs": inputs,
+        "inputs": inputs or {},
+        **stored(ref),
     }
 
 
 def write_msgpack_request(found: dict[str, Any]) -> bytes:
     inputs = {name: write_tensor(tensor) for name, tensor in found["inputs"].items()}
     head = [1, found["id"], found["deadline_ms"], address_text(found["reply_to"]), found["tenant"], found["version"]]
-    return bytes(msgpack.packb([*head, found["parameters"], found["outputs"], inputs]))
+    last = [found["stored"]] if "stored" in found else []
+    return bytes(msgpack.packb([*head, found["parameters"], found["outputs"], inputs, *last]))
 
 
 def read_msgpack_reply(value: bytes) -> dict[str, Any]:
-    _, id, model, version, code, error, parameters, outputs = unpacked(value)[:8]
+    _, id, model, version, code, error, parameters, outputs, ref = [*unpacked(value)[:9], None][:9]
     if code is not None:
-        return {"id": id, "code": code, "error": error}
-    return {"id": id, "model": model, "version": version, "parameters": parameters, "outputs": outputs}
+        return {"id": id, "code": code, "error": error, **stored(ref)}
+    found = {"id": id, "model": model, "version": version}
+    return {**found, "parameters": parameters, "outputs": outputs, **stored(ref)}
 
 
 def element_bytes(datatype: str, element: Any, is_base64: bool) -> bytes:
@@ -119,7 +135,8 @@ def read_json_request(value: bytes, fallback_id: str, timestamp_ms: int) -> dict
         "version": version,
         "parameters": parameters,
         "outputs": [wanted["name"] for wanted in body.get("outputs") or ()] or None,
-        "inputs": {item["name"]: read_json_tensor(item) for item in body["inputs"]},
+        "inputs": {item["name"]: read_json_tensor(item) for item in body.get("inputs") or ()},
+        **stored(body),
     }
 
 
@@ -159,6 +176,7 @@ def write_json_request(found: dict[str, Any], timestamp_ms: int) -> bytes:
     }
     given = {name: value for name, value in options.items() if value is not None}
     body: dict[str, Any] = {"id": found["id"], "parameters": found["parameters"] | given}
+    body |= found.get("stored", {})
     body["inputs"] = [write_json_tensor(name, tensor) for name, tensor in found["inputs"].items()]
     if found["outputs"]:
         body["outputs"] = [{"name": name} for name in found["outputs"]]
@@ -168,10 +186,10 @@ def write_json_request(found: dict[str, Any], timestamp_ms: int) -> bytes:
 def read_json_reply(value: bytes) -> dict[str, Any]:
     body = json.loads(value)
     if "error" in body:
-        return {name: body[name] for name in ("id", "code", "error")}
+        return {**{name: body[name] for name in ("id", "code", "error")}, **stored(body)}
     outputs = {item["name"]: read_json_tensor(item) for item in body["outputs"]}
     found = {"id": body["id"], "model": body["model_name"], "version": body["model_version"]}
-    return {**found, "parameters": body["parameters"], "outputs": outputs}
+    return {**found, "parameters": body["parameters"], "outputs": outputs, **stored(body)}
 
 
 def read_request(value: bytes, fallback_id: str, timestamp_ms: int) -> dict[str, Any]:

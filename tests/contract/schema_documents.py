@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from producer_sdk import topics, wire
+from producer_sdk import dataref, topics, wire
 from producer_sdk._json_bodies import Name, Shape
 from producer_sdk._limits import MAX_TENANT_CHARS, MAX_VERSION_CHARS
 from producer_sdk.announcements import Announcement
@@ -27,7 +27,8 @@ def searching(pattern: str) -> str:
 
 
 Id = Annotated[str, Meta(pattern=searching(topics.REQUEST_ID.pattern), description="unique; the key of the reply")]
-ReplyTo = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]{1,249}(:[0-9]{1,5})?$", description="topic or topic:partition")]
+REPLY_TO = r"^([A-Za-z0-9._-]{1,249}(:[0-9]{1,5})?|s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]/(.*/)?)$"
+ReplyTo = Annotated[str, Meta(pattern=REPLY_TO, description="topic, topic:partition or s3://bucket/prefix/")]
 Tenant = Annotated[str, Meta(min_length=1, max_length=MAX_TENANT_CHARS)]
 Version = Annotated[str, Meta(min_length=1, max_length=MAX_VERSION_CHARS)]
 Moment = Annotated[int, Meta(ge=0, le=wire.MAX_DEADLINE_MS, description="milliseconds since 1970 UTC")]
@@ -36,6 +37,21 @@ Code = Annotated[str, Meta(description="docs/wire.md, section 7; later releases 
 Sentence = Annotated[str, Meta(description="for people; may change")]
 Facts = Annotated[dict[str, Any], Meta(description="batch_rows, queue_ms, run_ms, and what the model adds")]
 Wire = Annotated[Literal[1], Meta(description="wire version")]
+
+
+Uri = Annotated[str, Meta(pattern="^s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]/.+$", description="s3://bucket/key")]
+Sha256 = Annotated[str, Meta(pattern="^([0-9a-fA-F]{64})?$", description="of the whole object")]
+Size = Annotated[int, Meta(ge=dataref.UNKNOWN_BYTES, description="of the object; -1 unknown")]
+Expiry = Annotated[int, Meta(ge=0, description="milliseconds since 1970 UTC; from then on it may be gone")]
+
+
+class Reference(Struct):
+    """Where a message is stored whole, of which a record holds the rest. Without `dataref` it means nothing."""
+
+    dataref: Uri | None = None
+    sha256: Sha256 | None = None
+    bytes: Size | None = None
+    expires_ms: Expiry | None = None
 
 
 class TensorShown(Struct, forbid_unknown_fields=True):
@@ -47,7 +63,10 @@ class TensorShown(Struct, forbid_unknown_fields=True):
 
 
 class RequestArray(Struct, array_like=True):
-    """A request as MessagePack. Nil is the default; elements behind these are ignored."""
+    """A request as MessagePack. Nil is the default; elements behind these are ignored.
+
+    Where there is a reference, `inputs` is empty.
+    """
 
     wire: Wire
     id: Id | None
@@ -57,11 +76,12 @@ class RequestArray(Struct, array_like=True):
     version: Version | None
     parameters: Annotated[dict[Name, Scalar], PARAMETERS] | None
     outputs: Annotated[list[Name], TENSORS, Meta(min_length=1)] | None
-    inputs: Annotated[dict[Name, TensorShown], TENSORS]
+    inputs: Annotated[dict[Name, TensorShown], TENSORS] | None
+    ref: Reference | None = None
 
 
 class ReplyArray(Struct, array_like=True):
-    """A result as MessagePack."""
+    """A result as MessagePack. Where there is a reference, `outputs` is empty."""
 
     wire: Wire
     id: Id
@@ -71,6 +91,7 @@ class ReplyArray(Struct, array_like=True):
     error: None
     parameters: Facts
     outputs: dict[str, TensorShown]
+    ref: Reference | None = None
 
 
 class ErrorArray(Struct, array_like=True):
@@ -84,6 +105,7 @@ class ErrorArray(Struct, array_like=True):
     error: Sentence
     parameters: Facts
     outputs: Annotated[dict[str, TensorShown], Meta(max_length=0)]
+    ref: Reference | None = None
 
 
 Data = Annotated[Any, Meta(description="elements, flat or nested row-major: docs/wire.md, section 6")]
@@ -116,22 +138,30 @@ class JsonParameters(Struct):
 
 
 class JsonRequest(Struct):
-    """A request as Open Inference Protocol v2 JSON."""
+    """A request as Open Inference Protocol v2 JSON; with `dataref`, the keys of a reference, `inputs` may be absent."""
 
-    inputs: Annotated[list[JsonTensor], TENSORS]
+    inputs: Annotated[list[JsonTensor], TENSORS] | None = None
     id: Id | Literal[""] | None = None
     parameters: JsonParameters | None = None
     outputs: Annotated[list[JsonWanted], TENSORS] | None = None
+    dataref: Uri | None = None
+    sha256: Sha256 | None = None
+    bytes: Size | None = None
+    expires_ms: Expiry | None = None
 
 
 class JsonReply(Struct):
-    """A result as Open Inference Protocol v2 JSON."""
+    """A result as Open Inference Protocol v2 JSON; with `dataref`, the keys of a reference, `outputs` is empty."""
 
     id: Id
     model_name: Model
     model_version: str
     parameters: Facts
     outputs: list[JsonTensor]
+    dataref: Uri | None = None
+    sha256: Sha256 | None = None
+    bytes: Size | None = None
+    expires_ms: Expiry | None = None
 
 
 class JsonError(Struct):
@@ -140,6 +170,10 @@ class JsonError(Struct):
     id: Id | None
     error: Sentence
     code: Code
+    dataref: Uri | None = None
+    sha256: Sha256 | None = None
+    bytes: Size | None = None
+    expires_ms: Expiry | None = None
 
 
 class CancelRecord(Struct):
@@ -163,4 +197,6 @@ DOCUMENTS: dict[str, type[Struct]] = {
 
 def documents() -> dict[str, dict[str, Any]]:
     """File name -> JSON Schema."""
-    return {file: {"$schema": DIALECT, "title": file, **msgspec.json.schema(kind)} for file, kind in DOCUMENTS.items()}
+    found = {file: {"$schema": DIALECT, "title": file, **msgspec.json.schema(kind)} for file, kind in DOCUMENTS.items()}
+    found["request.v1.json"]["anyOf"] = [{"required": ["inputs"]}, {"required": ["dataref"]}]
+    return found

@@ -60,7 +60,7 @@ def test_every_schema_is_valid_json_schema(file: str) -> None:
 @pytest.mark.parametrize(
     ("mirror", "original"),
     [
-        (RequestArray, wire._RequestOut),
+        (RequestArray, wire._ReferringOut),
         (RequestArray, wire._RequestEnvelope),
         (ReplyArray, wire._ReplyEnvelope),
         (ErrorArray, wire._ReplyEnvelope),

@@ -1,10 +1,11 @@
 """The brokers on which every promise must hold."""
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 from broker_clients import Clients
+from secured_kafka import SecuredKafka, secured_kafka
 
 from producer_sdk.broker import Broker
 from producer_sdk.kafka import KafkaBroker
@@ -73,3 +74,10 @@ async def clients(broker: Broker, prefix: str) -> AsyncIterator[Clients]:
     """Clients of the broker, which stop when the test ends."""
     async with Clients(broker, prefix) as clients:
         yield clients
+
+
+@pytest.fixture(scope="session")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
+    """The Apache Kafka behind TLS, SASL and an authorizer, started when the first test asks for it."""
+    with secured_kafka(tmp_path_factory.mktemp("secured")) as kafka:
+        yield kafka

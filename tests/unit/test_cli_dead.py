@@ -151,6 +151,23 @@ def test_another_version_replaces_that_field_alone(value: bytes) -> None:
     assert msgspec.structs.replace(after, version=before.version) == before
 
 
+def test_a_structured_event_is_changed_inside_and_goes_back_in_binary_mode() -> None:
+    body = {"specversion": "1.0", "id": "e", "source": "/s", "type": "t", "expirytime": "2020-01-01T00:00:00Z"}
+    value = msgspec.json.encode({**body, "data": msgspec.Raw(JSON)})
+    of = letter(value, [("content-type", b"application/cloudevents+json")])
+    sent = going(of, to_version="7", drop_deadline=True).outgoing
+    after = decode_record(sent.value, sent.headers, "", NOW_MS)
+    assert isinstance(after, Request)
+    assert (after.version, after.deadline_ms) == ("7", None)
+    assert ("ce_source", b"/s") in sent.headers
+
+
+def test_a_letter_whose_request_is_stored_elsewhere_goes_back_as_it_is_or_stays() -> None:
+    of = letter(None, [("ce_dataref", b"s3://bucket/key")])
+    assert going(of).outgoing.headers[0] == ("ce_dataref", b"s3://bucket/key")
+    assert reason(of, to_version="7") is Reason.UNCHANGEABLE
+
+
 def test_a_short_envelope_is_made_as_long_as_the_version_needs() -> None:
     value = msgspec.msgpack.encode([1, "a"])
     assert msgspec.msgpack.decode(with_version(value, Form.MSGPACK, "2")) == [1, "a", None, None, None, "2"]

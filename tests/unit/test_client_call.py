@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from producer_sdk._call import Call, check_call, encode_call
+from producer_sdk._claims import Sending
 from producer_sdk.errors import InvalidRequest
 from producer_sdk.oip import decode_json_request
 from producer_sdk.tensors import Tensor
@@ -80,8 +81,17 @@ def test_a_bad_id_is_refused(id: str) -> None:
         encode_call(call(), id, {"x": 1}, "msgpack", None)
 
 
+def written(sending: Sending) -> tuple[bytes, int]:
+    """Value and timestamp of the record."""
+    value, timestamp_ms = sending.record.value, sending.record.timestamp_ms
+    assert value is not None
+    assert timestamp_ms is not None
+    return value, timestamp_ms
+
+
 def test_a_msgpack_request_holds_every_argument_and_an_absolute_deadline() -> None:
-    value, now_ms = encode_call(call(), "job-1", {"x": np.eye(2, dtype=np.float32)}, "msgpack", ReplyTo("t.r", 3))
+    sending = encode_call(call(), "job-1", {"x": np.eye(2, dtype=np.float32)}, "msgpack", ReplyTo("t.r", 3))
+    value, now_ms = written(sending)
     request = decode_request(value, "fallback")
     assert isinstance(request, Request)
     assert abs(now_ms - time.time() * 1000) < 5000
@@ -91,7 +101,8 @@ def test_a_msgpack_request_holds_every_argument_and_an_absolute_deadline() -> No
 
 
 def test_a_json_request_counts_its_deadline_from_the_records_timestamp() -> None:
-    value, now_ms = encode_call(call(), "job-1", {"x": [1, 2]}, "json", ReplyTo("headrace.replies", 3))
+    sending = encode_call(call(), "job-1", {"x": [1, 2]}, "json", ReplyTo("headrace.replies", 3))
+    value, now_ms = written(sending)
     request = decode_json_request(value, "fallback", now_ms)
     assert isinstance(request, Request)
     assert (request.id, request.deadline_ms) == ("job-1", now_ms + 2000)
@@ -100,14 +111,16 @@ def test_a_json_request_counts_its_deadline_from_the_records_timestamp() -> None
 
 def test_a_tensor_is_sent_as_it_is() -> None:
     tensor = Tensor.from_array(np.arange(3))
-    value, _ = encode_call(call(), "job-1", {"x": tensor}, "msgpack", None)
+    sending = encode_call(call(), "job-1", {"x": tensor}, "msgpack", None)
+    value, _ = written(sending)
     request = decode_request(value, "fallback")
     assert isinstance(request, Request)
     assert bytes(request.inputs["x"].data) == bytes(tensor.data)
 
 
 def test_no_deadline_stays_none() -> None:
-    value, _ = encode_call(call(deadline_s=None), "job-1", {"x": 1}, "msgpack", None)
+    sending = encode_call(call(deadline_s=None), "job-1", {"x": 1}, "msgpack", None)
+    value, _ = written(sending)
     request = decode_request(value, "fallback")
     assert isinstance(request, Request)
     assert request.deadline_ms is None

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import typer.main
+from fake_payloads import FakePayloads
 
 from gateway.metrics import GatewayMetrics
 from gateway.serve import Exit as GatewayExit
@@ -33,7 +34,7 @@ DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
 PACKAGES = ("workers", "workers/runners", "producer_sdk", "gateway", "headrace", "headrace/demo")
 # Its flags are those of `python -m benchmarks`.
-FOREIGN_FLAGS = {"benchmarks.md"}
+FOREIGN_FLAGS = {"benchmarks.md", "kafka-security.md", "large-payloads.md"}
 
 
 def page(name: str) -> str:
@@ -157,12 +158,14 @@ async def run(code: str, names: dict[str, Any]) -> None:
 
 
 async def test_the_examples_of_the_client_run(capsys: pytest.CaptureFixture[str]) -> None:
-    asking, more, giving_up, blocking, _ = python_blocks(page("sdk.md"))
+    asking, more, large, giving_up, blocking, _ = python_blocks(page("sdk.md"))
+    store = FakePayloads()
     broker = MemoryBroker()
-    async with FakeWorker(broker, "iris", lambda inputs: {"y": inputs["x"]}), Client(broker) as client:
+    async with FakeWorker(broker, "iris", lambda inputs: {"y": inputs["x"]}, s3=store), Client(broker) as client:
         names = {"np": np, "Client": lambda _: Client(broker), "HeadraceError": HeadraceError, "client": client}
         await run(asking, dict(names))
         await run(more, dict(names))
+        await run(large, names | {"Client": lambda _, s3: Client(broker, s3=store)})
         await run(giving_up, names | {"asyncio": asyncio, "id": "job-1"})
     lines = capsys.readouterr().out.splitlines()
     assert lines[:2] == ["[[0. 0. 0. 0.]] 1 {}", "0 [[0. 0. 0. 0.]]"]

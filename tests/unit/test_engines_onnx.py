@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from onnx import TensorProto
@@ -114,9 +115,23 @@ def test_each_plain_type_runs(tmp_path: Path, kind: int) -> None:
     assert (outputs["y"].dtype, outputs["y"].tolist()) == (x.dtype, x.tolist())
 
 
-def test_bf16_is_refused_with_a_way_out(tmp_path: Path) -> None:
+def test_bf16_keeps_every_bit(tmp_path: Path) -> None:
     identity(tmp_path / "1", ["rows", 2], TensorProto.BFLOAT16)
-    with pytest.raises(LoadFailed, match="is BF16, which onnxruntime cannot exchange"):
+    engine, loaded = load(tmp_path)
+    assert loaded.signature.inputs[0].datatype == "BF16"
+    words = np.array([[0x3F80, 0x8000], [0x7FC1, 0xFF80]], np.uint16)
+    for x in (words, words[:, ::-1], words[:0]):
+        outputs = engine.run({"x": x.view(ml_dtypes.bfloat16)}, NO_PARAMETERS * len(x))
+        assert isinstance(outputs, dict)
+        assert outputs["y"].view(np.uint16).tolist() == x.tolist()
+
+
+def test_bf16_without_its_package_fails_to_load_and_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    identity(tmp_path / "1", ["rows", 2], TensorProto.BFLOAT16)
+    monkeypatch.setitem(sys.modules, "ml_dtypes", None)
+    with pytest.raises(LoadFailed, match="pip install ml-dtypes"):
         load(tmp_path)
 
 

@@ -14,6 +14,7 @@ from producer_sdk import Client
 from producer_sdk._kafka_faults import in_words, no_connection
 from producer_sdk._kafka_options import DEFAULT_KAFKA_OPTIONS, KafkaOptions
 from producer_sdk.broker import BrokerError
+from producer_sdk.security import Security
 from producer_sdk.settings import KafkaSettings
 
 REFUSED = KafkaConnectionError("Unable to bootstrap from [('a', 1, <AddressFamily.AF_INET: 2>)]")
@@ -27,7 +28,7 @@ async def test_an_address_where_nothing_answers_is_said_with_its_cause() -> None
 
 
 def test_the_protocol_is_named_where_it_may_be_the_fault() -> None:
-    encrypted = KafkaOptions(security_protocol="SSL")
+    encrypted = KafkaOptions(security=Security(protocol="SSL"))
     assert no_connection("a:1", encrypted, REFUSED).message.endswith("nothing answers there to security_protocol SSL")
     late = no_connection("a:1", DEFAULT_KAFKA_OPTIONS, TimeoutError())
     assert late.message == "no connection to Kafka at a:1: no answer within 30 s"

@@ -35,6 +35,12 @@ def test_every_key_on_failures_is_read(tmp_path: Path) -> None:
     assert spec.retry == RetryPolicy(("INTERNAL",), 3, 1.0, 60.0, 0.0)
 
 
+def test_the_profile_of_replies_is_read_and_no_other_is_known(tmp_path: Path) -> None:
+    assert spec_with(tmp_path / "a").profile is None
+    assert spec_with(tmp_path / "b", profile="cloudevents").profile == "cloudevents"
+    assert faults_of(tmp_path / "c", profile="avro") == [("profile", "give cloudevents; it is 'avro'")]
+
+
 def test_a_part_of_the_retry_keys_leaves_the_others_at_their_defaults(tmp_path: Path) -> None:
     assert spec_with(tmp_path, retry={"limit": 2}).retry == RetryPolicy(limit=2)
 

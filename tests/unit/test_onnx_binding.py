@@ -137,9 +137,10 @@ def test_only_who_asks_for_it_gets_it_and_is_told_where_it_cannot_be_had() -> No
         binding_for(runtime, spec("cuda:0", io_binding=True), no_library)
 
 
-def test_texts_have_no_place_on_a_device() -> None:
-    with pytest.raises(LoadFailed, match="'t' is BYTES"):
-        check_bindable(Signature((TensorSpec("t", Datatype.BYTES, (1,)),), ()))
+@pytest.mark.parametrize("datatype", [Datatype.BYTES, Datatype.BF16])
+def test_what_numpy_has_no_number_for_has_no_place_on_a_device(datatype: Datatype) -> None:
+    with pytest.raises(LoadFailed, match=f"'t' is {datatype}"):
+        check_bindable(Signature((TensorSpec("t", datatype, (1,)),), ()))
 
 
 def test_the_runner_sees_a_message_that_has_come_and_takes_it_later() -> None:

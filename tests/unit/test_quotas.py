@@ -34,7 +34,7 @@ def test_what_exceeds_a_tenants_quota_is_refused_and_told_who_why_and_what_to_do
     assert [each.request.id for each in admitted] == ["0"]
     (_, error), _ = refused
     assert (error.code, error.retryable) == (QuotaExceeded.code, True)
-    assert all(part in str(error) for part in ("3 requests", "'a'", "send it again", "tenants.max_waiting"))
+    assert all(part in str(error) for part in ("3 requests", "'a'", "send it again", "under tenants"))
 
 
 def test_there_is_room_again_when_a_batch_has_taken_what_waited() -> None:

@@ -1,11 +1,14 @@
 """The second Kafka client: what waits to be polled, settings as librdkafka wants them, faults as sentences."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
+from secured_kafka import Authority
 
+from producer_sdk._kafka_faults import Refusals
 from producer_sdk._rdkafka_faults import group_fault, passes, publish_fault
 from producer_sdk._rdkafka_records import Haul, records_of, sorted_out
 from producer_sdk._rdkafka_session import Sending, Session
@@ -16,6 +19,7 @@ from producer_sdk.broker import BrokerError, GroupOptions, Misconfigured, NoSuch
 from producer_sdk.errors import PayloadTooLarge
 from producer_sdk.kafka import KafkaOptions
 from producer_sdk.rdkafka import RdKafkaBroker
+from producer_sdk.security import Security
 from producer_sdk.setting import SettingsError
 from producer_sdk.settings import KafkaSettings
 from workers.settings import WorkerSettings
@@ -151,15 +155,14 @@ def test_what_an_open_transaction_holds_back_is_no_lag() -> None:
     assert waiting.lag() == {A: 0}
 
 
-def test_security_settings_are_passed_on_by_librdkafkas_names() -> None:
-    options = KafkaOptions(
-        security_protocol="SASL_SSL", sasl_mechanism="PLAIN", sasl_username="me", sasl_password="secret",
-        ssl_ca_location="ca.pem", ssl_check_hostname=False,
-    )  # fmt: skip
-    settings = connection(options, "k:1")
+def test_security_settings_are_passed_on_by_librdkafkas_names(tmp_path: Path) -> None:
+    ca = str(Authority(tmp_path, "ca").file)
+    security = Security(protocol="SASL_SSL", sasl_mechanism="PLAIN", username="me", password="secret", cafile=ca,
+                        check_hostname=False)  # fmt: skip
+    settings = connection(KafkaOptions(security=security), "k:1")
     wanted = {
         "security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.username": "me", "sasl.password": "secret",
-        "ssl.ca.location": "ca.pem", "ssl.endpoint.identification.algorithm": "none",
+        "ssl.ca.location": ca, "ssl.endpoint.identification.algorithm": "none",
     }  # fmt: skip
     assert {name: settings[name] for name in wanted} == wanted
 
@@ -186,7 +189,7 @@ def test_with_kip_848_the_broker_says_how_long_a_member_may_be_silent() -> None:
     ],
 )
 def test_a_record_that_is_not_acknowledged_fails_by_its_kind(code: int, kind: type[Exception]) -> None:
-    assert type(publish_fault(KafkaError(code), "t", 10)) is kind
+    assert type(publish_fault(KafkaError(code), "t", 10, Refusals("k:1", Security()))) is kind
 
 
 @pytest.mark.parametrize(

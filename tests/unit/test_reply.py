@@ -15,10 +15,10 @@ from producer_sdk.tensors import Datatype, pack_bytes
 from producer_sdk.topics import Lane, ReplyTo, Topics
 from producer_sdk.wire import Form, Reply, Request
 from workers.commit import PartitionLedger
-from workers.reply import OK, Scribe
+from workers.reply import Scribe
 from workers.retry import Span
 from workers.retry_records import retry_record
-from workers.work import Answer, Batch, Block, Outcome, Part, Rejected, Source, Work
+from workers.work import OK, Answer, Batch, Block, Outcome, Part, Rejected, Source, Work
 
 RECORD = ReadRecord("t", 0, 0, 0, None, b"", ())
 LEDGER = PartitionLedger(TopicPartition("p.m.async", 3))

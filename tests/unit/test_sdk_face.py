@@ -12,7 +12,8 @@ from producer_sdk.errors import Code, HeadraceError
 
 FOLDER = Path(producer_sdk.__file__).parent
 FILES = sorted(FOLDER.rglob("*.py"))
-ALLOWED = sys.stdlib_module_names | {"aiokafka", "confluent_kafka", "msgspec", "numpy", "ml_dtypes"}
+OPTIONAL = {"boto3", "botocore", "confluent_kafka", "ml_dtypes", "urllib3"}  # urllib3 is one of boto3's
+ALLOWED = sys.stdlib_module_names | {"aiokafka", "msgspec", "numpy"} | OPTIONAL
 
 
 def imports(tree: ast.AST) -> Iterator[str]:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from producer_sdk._limits import _RESERVED
 from producer_sdk.errors import Code, DeadlineExceeded, HeadraceError, InferenceFailed, InvalidRequest
 from producer_sdk.tensors import TENSOR_EXT, Tensor
 from producer_sdk.topics import ReplyTo
@@ -51,12 +52,19 @@ def refusal(value: bytes) -> Refused:
 
 
 scalars = st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False) | st.text(max_size=9)
+
+
+def is_free(name: str) -> bool:
+    """Whether a parameter of the model may have the name."""
+    return name not in _RESERVED and not name.startswith("triton_")
+
+
 names = st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1, max_size=9)
 
 
 @settings(deadline=None)
 @given(
-    parameters=st.dictionaries(names.filter(lambda name: not name.startswith("triton_")), scalars, max_size=5),
+    parameters=st.dictionaries(names.filter(is_free), scalars, max_size=5),
     outputs=st.none() | st.lists(names, min_size=1, max_size=4, unique=True).map(tuple),
     tenant=st.none() | names,
     deadline_ms=st.none() | st.integers(0, 2**40),

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
+from producer_sdk.dataref import S3Prefix
 from producer_sdk.errors import Code, HeadraceError
 from producer_sdk.tensors import Array, Datatype
 from producer_sdk.wire import Scalar
@@ -105,7 +106,9 @@ class ModelSpec(Struct, frozen=True):
         retry: when and how often a transient failure is tried again.
         batching: in which order requests run, and when batches close.
         replicas: runners beside each other.
+        store: where outcomes of requests without a return address are stored; None: only published.
         warnings: what a person should know, one sentence each.
+        profile: `cloudevents` makes every reply such an event; with None only replies to such events are.
     """
 
     name: str
@@ -129,7 +132,9 @@ class ModelSpec(Struct, frozen=True):
     retry: RetryPolicy = RetryPolicy()
     batching: BatchPolicy = BatchPolicy()
     replicas: int = 1
+    store: S3Prefix | None = None
     warnings: tuple[str, ...] = ()
+    profile: str | None = None
 
 
 class Loaded(Struct, frozen=True):

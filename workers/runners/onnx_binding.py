@@ -187,10 +187,12 @@ def binding_for(runtime: Any, spec: ModelSpec, make_cuda: Callable[[int], Cuda] 
 
 
 def check_bindable(signature: Signature) -> None:
-    """Raises LoadFailed for a signature that holds texts, which have no place on a device."""
+    """Raises LoadFailed for a signature with texts, which have no place on a device, or with BF16, unknown to NumPy."""
     for tensor in (*signature.inputs, *signature.outputs):
-        if tensor.datatype is Datatype.BYTES:
-            raise LoadFailed(f"{tensor.name!r} is BYTES: io_binding is for numbers alone, take it out of model.yaml")
+        if tensor.datatype in (Datatype.BYTES, Datatype.BF16):
+            raise LoadFailed(
+                f"{tensor.name!r} is {tensor.datatype}: io_binding is for NumPy's numbers, take it out of model.yaml"
+            )
 
 
 # By onnx.TensorProto.DataType.

@@ -15,6 +15,7 @@ from producer_sdk.wire import Scalar
 from .engine import Loaded, LoadFailed, LoadFault, ModelSpec, RowItem, Signature, TensorSpec
 from .faults import load_failed
 from .misfits import check_signature
+from .onnx_bfloat import BfloatCall, has_bfloat
 from .onnx_binding import BoundSession, binding_for, check_bindable
 from .onnx_signature import Node, OnnxSignature, reconcile
 from .warm_up import warm_ups
@@ -28,6 +29,7 @@ class OnnxRuntime:
     def __init__(self) -> None:
         self._session: Any = None
         self.bound: BoundSession | None = None
+        self._bfloats: BfloatCall | None = None
         self._signature = Signature((), ())
         self._output_names: list[str] = []
         self._texts: tuple[str, ...] = ()
@@ -44,6 +46,8 @@ class OnnxRuntime:
             _nodes(self._session.get_inputs()), _nodes(self._session.get_outputs()), (spec.inputs, spec.outputs)
         )
         self._take(found)
+        if has_bfloat(found.signature):
+            self._bfloats = BfloatCall(runtime, self._session)
         if self.bound is not None:
             check_bindable(found.signature)
             self.bound.use(self._session)
@@ -62,21 +66,17 @@ class OnnxRuntime:
     def close(self) -> None:
         if self.bound is not None:
             self.bound.close()
-        self._session = None
+        self._session = self._bfloats = None
 
     def _call(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         if self.bound is not None:
             return self.bound.run(inputs, self._output_names)
+        if self._bfloats is not None:
+            return self._bfloats.run(inputs, self._output_names)
         return dict(zip(self._output_names, self._session.run(self._output_names, inputs), strict=True))
 
     def _take(self, found: OnnxSignature) -> None:
         signature = found.signature
-        for tensor in (*signature.inputs, *signature.outputs):
-            if tensor.datatype is Datatype.BF16:
-                raise LoadFailed(
-                    f"{tensor.name!r} in model.onnx is BF16, which onnxruntime cannot exchange with Python: "
-                    "export the model with FP32 or FP16 inputs and outputs"
-                )
         self._signature, self._fixed_rows = signature, found.fixed_rows
         self._output_names = [output.name for output in signature.outputs]
         self._texts = tuple(input.name for input in signature.inputs if input.datatype is Datatype.BYTES)

@@ -1,0 +1,183 @@
+"""What large requests cost small ones beside them: `python -m benchmarks.large_payloads [--seconds N] [--json FILE]`.
+
+What is measured. A worker as users start it, on an Apache Kafka and an S3 server (moto) of this machine, serves a
+python model that takes FP32 of any length and answers its sum. Requests of 4 KB arrive in open loop (Poisson, 50 a
+second); a latency counts from the moment at which a request was due. Then the same while another process sends requests
+of 10 MB, one a second, which travel by claim check. The first seconds of each part are warm-up. Ends with exit code 1
+where the P99 beside the large ones is above 1.3 times that without.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import numpy as np
+from msgspec import Struct, to_builtins
+
+from benchmarks.arena import scratch_folder
+from benchmarks.fairness_report import Figures
+from benchmarks.latencies import poisson
+from benchmarks.machine import Machine
+from benchmarks.programs import HeadraceWorker, Program
+from headrace.event_loop import run
+from headrace.free_ports import free_port
+from headrace.local_kafka import LocalKafka
+from producer_sdk import Client
+from producer_sdk.payloads import S3Settings
+
+PREFIX, MODEL, BUCKET = "large", "sum", "claims"
+SMALL_PER_S, LARGE_PER_S = 50.0, 1.0
+SMALL, LARGE = 1024, 2_500_000  # elements: 4 KB and 10 MB
+WARM_UP_S, SECONDS, LIMIT_S, BOUND = 3.0, 20.0, 30.0, 1.3
+CREDENTIALS = {
+    "AWS_ACCESS_KEY_ID": "benchmark",
+    "AWS_SECRET_ACCESS_KEY": "benchmark",
+    "AWS_DEFAULT_REGION": "us-east-1",
+}
+CODE = """
+class Model:
+    def predict(self, inputs):
+        return {"y": inputs["x"].sum(axis=1, keepdims=True)}
+"""
+YAML = """
+engine: python
+max_wait_ms: 0
+inputs: [{name: x, datatype: FP32, shape: [-1]}]
+outputs: [{name: y, datatype: FP32, shape: [1]}]
+"""
+
+
+class Found(Struct, frozen=True):
+    """Latencies of small requests, and how many large ones were answered beside them."""
+
+    without: Figures
+    beside: Figures
+    large_answered: int
+
+    @property
+    def ratio(self) -> float:
+        return self.beside.p99_ms / self.without.p99_ms
+
+
+async def ask(client: Client, elements: int, per_s: float, seconds: float, seed: int) -> Figures:
+    """Ask in open loop, and leave the warm-up out."""
+    inputs, began = {"x": np.ones((1, elements), np.float32)}, time.perf_counter()
+    latencies: list[float] = []
+
+    async def one(due_s: float) -> None:
+        await client.infer(MODEL, inputs, deadline_s=LIMIT_S)
+        if due_s >= WARM_UP_S:
+            latencies.append(time.perf_counter() - began - due_s)
+
+    async with asyncio.TaskGroup() as group:
+        for due_s in poisson(per_s, WARM_UP_S + seconds, seed):
+            if (early_s := began + due_s - time.perf_counter()) > 0:
+                await asyncio.sleep(early_s)
+            group.create_task(one(due_s))
+    return Figures.of(latencies)
+
+
+async def send_large(servers: str, url: str, seconds: float) -> int:
+    """Send large requests, one after another; prints how many were answered."""
+    answered, ends = 0, time.perf_counter() + WARM_UP_S + seconds
+    inputs = {"x": np.ones((1, LARGE), np.float32)}
+    async with Client(servers, prefix=PREFIX, s3=S3Settings(url, claim_bucket=BUCKET)) as client:
+        while time.perf_counter() < ends:
+            began = time.perf_counter()
+            await client.infer(MODEL, inputs, deadline_s=LIMIT_S)
+            answered += 1
+            await asyncio.sleep(max(0.0, 1 / LARGE_PER_S - (time.perf_counter() - began)))
+    print(answered, flush=True)
+    return 0
+
+
+@asynccontextmanager
+async def s3_server() -> AsyncIterator[str]:
+    """A moto in a process of its own, with the bucket."""
+    import boto3
+
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    server = Program("moto.server", "-H", "127.0.0.1", "-p", str(port), quiet=True)
+    await server.start()
+    try:
+        client = boto3.client("s3", endpoint_url=url)
+        await asyncio.to_thread(_make_bucket, client)
+        yield url
+    finally:
+        server.kill()
+
+
+def _make_bucket(client: object) -> None:
+    from botocore.exceptions import EndpointConnectionError
+
+    for _ in range(200):
+        try:
+            client.create_bucket(Bucket=BUCKET)  # type: ignore[attr-defined]
+            return
+        except EndpointConnectionError:
+            time.sleep(0.05)
+    raise TimeoutError("the S3 server did not start")
+
+
+async def measure(servers: str, models: Path, seconds: float) -> Found:
+    """Small requests alone, then beside large ones."""
+    async with AsyncExitStack() as stack:
+        url = await stack.enter_async_context(s3_server())
+        flags = ("--s3-endpoint-url", url, "--s3-claim-bucket", BUCKET)
+        worker = HeadraceWorker(servers, models, MODEL, PREFIX, flags)
+        stack.callback(worker.kill)
+        await worker.start()
+        await worker.ready()
+        client = await stack.enter_async_context(Client(servers, prefix=PREFIX))
+        without = await ask(client, SMALL, SMALL_PER_S, seconds, seed=1)
+        large = Program("benchmarks.large_payloads", "--send-large", servers, url, "--seconds", str(seconds))
+        stack.callback(large.kill)
+        await large.start()
+        beside = await ask(client, SMALL, SMALL_PER_S, seconds, seed=1)
+        found = Found(without, beside, int(await large.line()))
+        await worker.stop()
+    return found
+
+
+def write_model(models: Path) -> None:
+    version = models / MODEL / "1"
+    version.mkdir(parents=True)
+    (version / "model.py").write_text(CODE, encoding="utf-8")
+    (models / MODEL / "model.yaml").write_text(YAML, encoding="utf-8")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser("python -m benchmarks.large_payloads", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="of both parts, after a warm-up")
+    parser.add_argument("--json", type=Path, help="write the figures to this file, too")
+    parser.add_argument("--send-large", nargs=2, metavar=("KAFKA", "S3"), help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    for name, value in CREDENTIALS.items():
+        os.environ.setdefault(name, value)
+    if given.send_large:
+        return run(send_large(*given.send_large, given.seconds))
+    with LocalKafka(benchmark=True) as kafka, scratch_folder() as scratch:
+        models = Path(scratch) / "models"
+        write_model(models)
+        found = run(measure(kafka.bootstrap_servers, models, given.seconds))
+    print(Machine.here())
+    for name, each in (("alone", found.without), ("beside 10 MB", found.beside)):
+        print(f"4 KB {name}: {each.requests} requests, p50 {each.p50_ms:.1f} ms, p99 {each.p99_ms:.1f} ms")
+    verdict = "holds" if found.ratio <= BOUND else "FAILS"
+    print(f"p99 ratio {found.ratio:.2f} (<= {BOUND}: {verdict}); {found.large_answered} large requests answered")
+    if given.json:
+        given.json.write_text(json.dumps(to_builtins(found), indent=1) + "\n", encoding="utf-8")
+    return 0 if found.ratio <= BOUND else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
