@@ -25,9 +25,9 @@ _Session = boto3.session.Session
 
 
 @functools.cache
-def _session() -> boto3.session.Session:
+def _session(region_name: str | None = None) -> boto3.session.Session:
     # A tenth of a second, which no two tests need pay.
-    return _Session()
+    return _Session(region_name=region_name)
 
 
 @dataclass(frozen=True)
