@@ -165,7 +165,7 @@ async def _clock(client: Any) -> Clock | None:
         answer = await client._client.send(node, _QuorumRequest())
         doubt_s = (time.time() - asked_at) / 2
         _, ((_, code, leader, _, _, voters, *_),), _ = answer.topics[0]
-    except (KafkaError, NotImplementedError, IndexError, ValueError):
+    except (KafkaError, NotImplementedError, IndexError, ValueError):  # NotImplementedError: Kafka lacks the request
         return None
     stamps = [voter[3] for voter in voters if voter[0] == leader]
     if answer.error_code or code or not stamps or stamps[0] <= 0:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections.abc import Sequence
 
@@ -23,6 +24,7 @@ from .wire import Reply
 # A worker notices a passed deadline too and says more about it, so its answer gets this long to arrive.
 DEADLINE_GRACE_S = 0.25
 SWEEP_INTERVAL_S = 0.05
+log = logging.getLogger(__name__)
 
 
 class Counters(Struct, frozen=True):
@@ -218,6 +220,7 @@ class Replies:
         except HeadraceError as err:
             outcome = err
         except Exception as err:  # noqa: BLE001 - the top of a task: a fault here must not leave the caller waiting
+            log.exception("A stored reply could not be read", extra={"action": "reply_unread", "id": id})
             outcome = Internal(f"the stored reply could not be read: {type(err).__name__}: {err}", id=id)
         self._answer(id, outcome)
 

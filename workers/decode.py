@@ -149,7 +149,7 @@ class Decoder:
             refused = Refused(request.id, err, request.form, request.reply_to, request.store)
             return self._refuse(refused, record, source, lane, now.monotonic)
         if fit is None:
-            return Referred(request, source, record, lane, now.monotonic, expires, attempts, priority, origin_ms)
+            return Referred(request, source, record, lane, now.monotonic, expires, attempts, origin_ms)
         return Work(
             request,
             source,

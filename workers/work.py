@@ -95,7 +95,6 @@ class Referred(Struct, frozen=True):
     arrived: float
     expires: float | None
     attempts: int
-    priority: int
     published_ms: int
 
 
