@@ -219,7 +219,7 @@ class Replies:
             outcome: Outcome = await self._stored.fetch(pointer, due_s - asyncio.get_running_loop().time())
         except HeadraceError as err:
             outcome = err
-        except Exception as err:  # noqa: BLE001 - the top of a task: a fault here must not leave the caller waiting
+        except Exception as err:  # the top of a task: a fault here must not leave the caller waiting
             log.exception("A stored reply could not be read", extra={"action": "reply_unread", "id": id})
             outcome = Internal(f"the stored reply could not be read: {type(err).__name__}: {err}", id=id)
         self._answer(id, outcome)
