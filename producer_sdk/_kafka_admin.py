@@ -25,6 +25,7 @@ from aiokafka.protocol.offset import OffsetRequest
 from ._kafka_closing import close_in_time
 from ._kafka_diagnosis import check_token_was_taken, connection_fault
 from ._kafka_faults import KAFKA_FAULTS, NOT_AUTHORIZED, Refusals, in_words
+from ._kafka_metadata import all_metadata
 from ._kafka_offsets import fetch_request, read_fetched
 from ._kafka_options import KafkaOptions
 from ._kafka_rights import held, lacking
@@ -57,7 +58,7 @@ class KafkaAdmin:
             raise await connection_fault(self._name, self._options, err) from err
 
     async def topics(self) -> Mapping[str, int]:
-        cluster = await self._in_time("list its topics", self._client._client.fetch_all_metadata)
+        cluster = await self._in_time("list its topics", lambda: all_metadata(self._client._client))
         return {topic: len(cluster.partitions_for_topic(topic)) for topic in cluster.topics()}
 
     async def create_topics(self, topics: Sequence[Topic]) -> frozenset[str]:
@@ -106,7 +107,7 @@ class KafkaAdmin:
         wanted = frozenset(partitions)
 
         async def ask() -> Mapping[TopicPartition, Bounds]:
-            cluster = await self._client._client.fetch_all_metadata()
+            cluster = await all_metadata(self._client._client)
             self._check_led(cluster, wanted)
             first = await self._offsets(cluster, wanted, OffsetResetStrategy.EARLIEST)
             end = await self._offsets(cluster, wanted, OffsetResetStrategy.LATEST)
@@ -131,7 +132,7 @@ class KafkaAdmin:
             await asyncio.sleep(_LOOK_AGAIN_S)
 
     async def _led(self, names: set[str]) -> bool:
-        cluster = await self._client._client.fetch_all_metadata()
+        cluster = await all_metadata(self._client._client)
         wanted = []
         for name in names:
             partitions = cluster.partitions_for_topic(name)

@@ -29,7 +29,7 @@ from ._kafka_fetch import end_of, shorten_waits, tasks_of
 from ._kafka_frames import read_frames
 from ._kafka_haul import haul
 from ._kafka_hidden import or_hidden
-from ._kafka_metadata import renew_metadata
+from ._kafka_metadata import all_metadata, renew_metadata
 from ._kafka_options import KafkaOptions
 from ._kafka_unreadable import UNREADABLE, is_unreadable, mend, positions_of_fetched, rewind
 from .broker import BrokerError, CommitRefused, Committed, Misconfigured, NoSuchPlace, Record, TopicPartition
@@ -225,7 +225,7 @@ class KafkaConsumer(ABC):
         cluster = self._consumer._client.cluster
         if all(cluster.leader_for_partition(partition) is not None for partition in partitions):
             return
-        cluster = await self._consumer._client.fetch_all_metadata()
+        cluster = await all_metadata(self._consumer._client)
         missing = [f"{p.topic}:{p.partition}" for p in partitions if cluster.leader_for_partition(p) is None]
         if missing:
             gone = NoSuchPlace(f"{', '.join(sorted(missing))} do not exist at {self._name}: create the topics first")

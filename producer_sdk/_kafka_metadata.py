@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from aiokafka.errors import KafkaError
+
 _PAUSE_S = 0.1
+_TRIES = 3
 
 
 async def renew_metadata(client: Any) -> None:
@@ -18,3 +21,22 @@ async def renew_metadata(client: Any) -> None:
         if await client.force_metadata_update():
             return
         await asyncio.sleep(_PAUSE_S)
+
+
+async def all_metadata(client: Any) -> Any:
+    """All topics with their partitions and leaders, as aiokafka's ClusterMetadata.
+
+    aiokafka gives up where a connection turns out to be stale, as all do after a broker was away: the next try makes
+    new ones. More than a few tries would keep from the caller that Kafka is away.
+
+    Raises:
+        KafkaError: no broker told.
+    """
+    for _ in range(_TRIES - 1):
+        try:
+            return await client.fetch_all_metadata()
+        except KafkaError as err:
+            if type(err) is not KafkaError:  # the bare class is its word for that no broker told
+                raise
+        await asyncio.sleep(_PAUSE_S)
+    return await client.fetch_all_metadata()

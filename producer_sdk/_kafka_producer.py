@@ -9,6 +9,7 @@ from typing import Any
 from aiokafka.errors import (
     ClusterAuthorizationFailedError,
     KafkaError,
+    KafkaTimeoutError,
     MessageSizeTooLargeError,
     ProducerClosed,
     RecordListTooLargeError,
@@ -77,7 +78,7 @@ class KafkaProducer:
             except ProducerClosed:
                 session.broken = True  # it ended while the record waited for room: the record goes with the next
             except KafkaError as err:
-                raise self._unsent(err, topic, record) from err
+                raise self._unsent(err, topic, _size(record)) from err
 
     async def publish_batch(self, topic: str, partition: int, records: Sequence[Outgoing]) -> int:
         session = self._sessions.usable or await self._sessions.renewed()
@@ -89,8 +90,11 @@ class KafkaProducer:
                 acknowledgements.append(await session.send_batch(place, batch))
             placed = [await acknowledgement for acknowledgement in acknowledgements]
         except KafkaError as err:
+            size = max(batch.size() for batch in batches)
+            if not acknowledgements and isinstance(err, KafkaTimeoutError):
+                raise self._unsent(err, topic, size) from err
             session.broken = True
-            raise _fault(err, topic, max(batch.size() for batch in batches), session.refusals) from err
+            raise _fault(err, topic, size, session.refusals) from err
         finally:
             for acknowledgement in acknowledgements:
                 if not acknowledgement.cancel() and not acknowledgement.cancelled():
@@ -118,9 +122,9 @@ class KafkaProducer:
             raise ValueError("publish_batch needs at least one record")
         return batches
 
-    def _unsent(self, err: KafkaError, topic: str, record: Outgoing) -> HeadraceError:
+    def _unsent(self, err: KafkaError, topic: str, size: int) -> HeadraceError:
         if isinstance(err, MessageSizeTooLargeError):
-            return self._too_large(topic, _size(record))
+            return self._too_large(topic, size)
         return BrokerError(f"the record for topic {topic!r} found no room in the buffer: {in_words(err)}")
 
     def _too_large(self, topic: str, size: int) -> PayloadTooLarge:

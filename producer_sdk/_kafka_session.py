@@ -166,9 +166,23 @@ class Session:
 
     async def send_batch(self, place: KafkaPartition, batch: Any) -> asyncio.Future[Any]:
         """Queue a closed batch; waits while another is queued for the partition. Raises KafkaError."""
+        await self._room(place)
         future: asyncio.Future[Any] = await self._accumulator.add_batch(batch, place, self._timeout_s)
         self._expect(future)
         return future
+
+    async def _room(self, place: KafkaPartition) -> None:
+        """Wait until nothing is queued for the partition. Raises KafkaError.
+
+        aiokafka's own waiting takes the time since its start off what is left at every try, so the time of a hundred
+        that wait for one partition is over after a tenth of it.
+        """
+        queued, until_s = self._accumulator._batches, self._loop.time() + self._timeout_s
+        while batches := queued.get(place):
+            left_s = until_s - self._loop.time()
+            if left_s <= 0:
+                raise KafkaTimeoutError
+            await batches[-1].wait_drain(timeout=left_s)
 
     def _expect(self, future: asyncio.Future[Any]) -> None:
         """Fail the future with KafkaTimeoutError, and end the session, unless it is done in time."""

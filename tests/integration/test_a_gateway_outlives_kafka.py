@@ -88,4 +88,5 @@ async def test_a_lost_kafka_is_blamed_and_its_return_is_told(own_kafka: LocalKaf
         assert len(gateway.log_lines(said)) == 1
         assert len(gateway.log_lines("answers again, after ")) == 1
         await gateway.until("/v2/models/mlp/ready", 200, gateway.url)
-        assert (await infer(gateway)).status_code == 200
+        answered = await infer(gateway)
+        assert (answered.status_code, answered.json().get("code")) == (200, None), answered.text

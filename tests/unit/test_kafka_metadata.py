@@ -3,9 +3,10 @@
 import asyncio
 
 import pytest
+from aiokafka.errors import KafkaError, TopicAuthorizationFailedError
 
 from producer_sdk import _kafka_metadata as module
-from producer_sdk._kafka_metadata import renew_metadata
+from producer_sdk._kafka_metadata import all_metadata, renew_metadata
 
 
 class Client:
@@ -33,3 +34,34 @@ async def test_it_goes_on_until_its_time_is_up() -> None:
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.05):
             await renew_metadata(Client())
+
+
+class Connections:
+    """As aiokafka's client: raises its bare error where each connection that it has turns out to be stale."""
+
+    def __init__(self, *faults: KafkaError) -> None:
+        self.faults = list(faults)
+
+    async def fetch_all_metadata(self) -> str:
+        if self.faults:
+            raise self.faults.pop(0)
+        return "topics"
+
+
+STALE = KafkaError("Unable to get cluster metadata over all known brokers")
+
+
+async def test_stale_connections_are_replaced_and_the_broker_behind_them_is_asked() -> None:
+    assert await all_metadata(Connections(STALE, STALE)) == "topics"
+
+
+async def test_a_broker_that_stays_away_is_told() -> None:
+    with pytest.raises(KafkaError, match="over all known brokers"):
+        await all_metadata(Connections(*[STALE] * 10))
+
+
+async def test_a_fault_that_the_broker_told_is_not_asked_for_again() -> None:
+    client = Connections(TopicAuthorizationFailedError(), STALE)
+    with pytest.raises(TopicAuthorizationFailedError):
+        await all_metadata(client)
+    assert client.faults == [STALE]
