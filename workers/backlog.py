@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 
 from producer_sdk.topics import Lane
 
 from .batch import NOTHING_KNOWN, BatchRule, RunTimesLike
-from .line import Entry
+from .line import Entry, runs_of
 from .next_batch import NextBatch
 from .queue_policy import has_timeouts, overdue_at, queue_of
 from .runners.policies import BatchPolicy, Overdue
@@ -85,16 +85,17 @@ class Backlog(WaitingRoom):
 
     def room(self, lane: Lane) -> int:
         """Requests of a lane that still fit; 0 when the bytes are used up."""
-        own, total = self._next.queues[lane].nbytes, self.nbytes
-        if own >= self.max_bytes // _OWN_PART and total >= self.max_bytes - 2 * (self.max_bytes // _OWN_PART):
+        part = self.max_bytes // _OWN_PART
+        if self._next.queues[lane].nbytes >= part and self.nbytes >= self.max_bytes - 2 * part:
             return 0
         return max(0, self.max_requests - self._requests(lane))
 
     def half_empty(self, lane: Lane) -> bool:
         """Whether intake that was stopped may go on: one haul for many requests costs far less than one for each."""
-        own, total = self._next.queues[lane].nbytes, self.nbytes
-        bytes_are = total <= self.max_bytes // 2 or own <= self.max_bytes // (2 * _OWN_PART)
-        return bytes_are and self._requests(lane) <= self.max_requests // 2
+        if self._requests(lane) > self.max_requests // 2:
+            return False
+        own = self._next.queues[lane].nbytes
+        return own <= self.max_bytes // (2 * _OWN_PART) or self.nbytes <= self.max_bytes // 2
 
     def _requests(self, lane: Lane) -> int:
         apart = sum([work.lane is lane for work in self._apart]) if self._apart else 0
@@ -106,21 +107,25 @@ class Backlog(WaitingRoom):
 
     def add(self, work: Work) -> None:
         """A request waits from now on."""
-        expires = work.expires
-        if work.alone:
-            self._apart.append(work)
-        elif self._ranked:
-            self._next_overdue = min(self._next_overdue, self._overdue_at(work))
-            self._next.add(self._entry(work))
-        else:
-            urgency = work.arrived + PATIENCE_S if expires is None else expires
-            self._next.add((urgency, next(self._sequence), work))
-        if expires is not None:
-            if expires < self.earliest_expiry:
-                self.earliest_expiry = expires
-            hopeful_until = work.due - self._next.alone_s
-            if hopeful_until < self._last_hope:
-                self._last_hope = hopeful_until
+        self.add_all([work])
+
+    def add_all(self, works: Sequence[Work]) -> None:
+        """Requests wait from now on: together those that have come from one client one after another."""
+        for alike in runs_of(works):
+            if alike[0].alone:
+                self._apart += alike
+            elif self._ranked:
+                self._next_overdue = min(self._next_overdue, *map(self._overdue_at, alike))
+                self._next.add_all([self._entry(work) for work in alike])
+            else:
+                patient, sequence = alike[0].arrived + PATIENCE_S, self._sequence
+                self._next.add_all(
+                    [(patient if work.expires is None else work.expires, next(sequence), work) for work in alike]
+                )
+            expire = [work for work in alike if work.expires is not None]
+            if expire:
+                self.earliest_expiry = min(self.earliest_expiry, *[work.expires or 0.0 for work in expire])
+                self._last_hope = min(self._last_hope, *[work.due - self._next.alone_s for work in expire])
 
     def _entry(self, work: Work, behind: bool = False) -> Entry:
         """How it is ordered where deadlines are not all that counts."""

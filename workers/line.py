@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 from msgspec import Struct
@@ -65,19 +66,21 @@ class Line:
         return self._entries
 
     def add(self, entry: Entry) -> None:
-        key, _, work = entry
-        self._entries.append(entry)
-        if key < self._last:
+        self.add_all([entry])
+
+    def add_all(self, entries: list[Entry]) -> None:
+        keys, works = [entry[0] for entry in entries], [entry[2] for entry in entries]
+        self._entries += entries
+        if keys[0] < self._last or keys != sorted(keys):
             self._sorted = False
-        else:
-            self._last = key
-        self.rows += work.rows
-        self.nbytes += work.nbytes
-        self.cost += work.cost
-        if work.arrived < self.oldest:
-            self.oldest = work.arrived
-        if work.expires is not None and (due := work.due) < self.tightest:
-            self.tightest = due
+        self._last = max(self._last, max(keys))
+        self.rows += sum([work.rows for work in works])
+        self.nbytes += sum([work.nbytes for work in works])
+        self.cost += sum([work.cost for work in works])
+        self.oldest = min(self.oldest, min([work.arrived for work in works]))
+        dues = [work.due for work in works if work.expires is not None]
+        if dues:
+            self.tightest = min(self.tightest, min(dues))
 
     def refresh(self) -> None:
         """Find `oldest` and `tightest` anew, where they may be of requests that have left."""
@@ -92,6 +95,8 @@ class Line:
         if self.rows <= limits.rows and self.nbytes <= limits.nbytes and self.cost <= limits.cost:
             return len(self.entries)
         rows, nbytes, cost = limits.rows, limits.nbytes, limits.cost
+        if self.rows == len(self._entries) and self.nbytes <= limits.nbytes and self.cost <= limits.cost:
+            return max(0, rows)  # single rows, of which nothing else takes too much
         for place, entry in enumerate(self.entries):
             work = entry[2]
             rows -= work.rows
@@ -126,3 +131,19 @@ class Line:
         self.nbytes -= sum([work.nbytes for work in works])
         self.cost -= sum([work.cost for work in works])
         self._stale = True
+
+
+def runs_of(works: Sequence[Work]) -> Iterator[Sequence[Work]]:
+    """Neighbours that share lane, bucket and tenant, and all run alone or do not."""
+    begin = 0
+    for place, (work, before) in enumerate(pairwise(works), 1):
+        if (
+            (work.bucket is not before.bucket and work.bucket != before.bucket)
+            or work.lane is not before.lane
+            or work.request.tenant != before.request.tenant
+            or work.alone is not before.alone
+        ):
+            yield works[begin:place]
+            begin = place
+    if works:
+        yield works[begin:] if begin else works

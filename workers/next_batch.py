@@ -59,7 +59,11 @@ class NextBatch:
 
     def add(self, entry: Entry) -> None:
         """A request waits."""
-        work = entry[2]
+        self.add_all([entry])
+
+    def add_all(self, entries: list[Entry]) -> None:
+        """Requests wait that share lane, bucket and tenant."""
+        work = entries[0][2]
         tenant = None if self._ordered else work.request.tenant
         queue = self.queues[work.lane]
         lines = queue.buckets.get(work.bucket)
@@ -67,9 +71,9 @@ class NextBatch:
         if line is None:
             if not queue.buckets:
                 self._shares.enter(work.lane)
-            line = queue.open(entry, tenant)
+            line = queue.open(entries[0], tenant)
             self.alone_s = self.run_time(work.bucket)(1, work.cost / work.rows)
-        line.add(entry)
+        line.add_all(entries)
 
     def take_out(self, leaves: Callable[[Work], bool]) -> list[Work]:
         """Take out every request that `leaves` is true of."""

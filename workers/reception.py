@@ -96,9 +96,7 @@ class Reception:
             works, refused = self._quotas.admit(works)
             self.over_quota += len(refused)
             self._hand_over([self._scribe.failed(work, error) for work, error in refused])
-        add = self._backlog.add
-        for work in works:
-            add(work)
+        self._backlog.add_all(works)
 
     def _is_early(self, work: Work, now: Now) -> bool:
         """Whether a retry is not due yet; then it waits for its time."""
