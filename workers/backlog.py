@@ -118,10 +118,7 @@ class Backlog(WaitingRoom):
                 self._next_overdue = min(self._next_overdue, *map(self._overdue_at, alike))
                 self._next.add_all([self._entry(work) for work in alike])
             else:
-                patient, sequence = alike[0].arrived + PATIENCE_S, self._sequence
-                self._next.add_all(
-                    [(patient if work.expires is None else work.expires, next(sequence), work) for work in alike]
-                )
+                self._next.add_all([(_urgency(work), next(self._sequence), work) for work in alike])
             expire = [work for work in alike if work.expires is not None]
             if expire:
                 self.earliest_expiry = min(self.earliest_expiry, *[work.expires or 0.0 for work in expire])
@@ -131,8 +128,7 @@ class Backlog(WaitingRoom):
         """How it is ordered where deadlines are not all that counts."""
         if self._policy.preserve_ordering:
             return (work.arrived, (work.source.offset, next(self._sequence)), work)
-        urgency = work.arrived + PATIENCE_S if work.expires is None else work.expires
-        return ((behind, work.priority, urgency), next(self._sequence), work)
+        return ((behind, work.priority, _urgency(work)), next(self._sequence), work)
 
     def _overdue_at(self, work: Work) -> float:
         return overdue_at(queue_of(self._policy, work.priority), work)
@@ -235,6 +231,10 @@ class Backlog(WaitingRoom):
         yield from self._apart
         for queue in self._next.queues.values():
             yield from (entry[2] for entry in queue.entries())
+
+
+def _urgency(work: Work) -> float:
+    return work.arrived + PATIENCE_S if work.expires is None else work.expires
 
 
 def _is_behind(entry: Entry) -> bool:

@@ -26,7 +26,7 @@ MAX_UNACKNOWLEDGED = 8192
 MAX_UNACKNOWLEDGED_BYTES = 64 * 1024 * 1024
 MAX_STORING_BYTES = 512 * 1024 * 1024  # beside those: a store that is away must not stop what needs none
 LINGER_S = 0.02
-ENOUGH = 64  # outcomes that need not wait for more: beyond it a request to the broker costs them little
+ENOUGH = 64  # outcomes that need not wait for more, and waiting requests for whose sake others do
 ENOUGH_OF_MANY = 512  # while at least as many requests wait, whom the pause holds up no longer than those before them
 ROUND_S = 0.25
 
@@ -77,7 +77,7 @@ class Replier:
         self._replies = Sender(producer, destinations, scribe, self._finish, self._replaced, self._keep)
         # A letter is no evidence to keep of another.
         self._letters = Sender(producer, destinations, scribe, lambda _: None, lambda *_: None, self._keep)
-        self._urgent = False
+        self._urgent = self._answers = False
         self._waiting: list[Outcome] = []
         self._nbytes = 0
         self._storing_nbytes = 0  # of these, what is not stored yet
@@ -90,8 +90,10 @@ class Replier:
             self.unacknowledged += len(outcomes)
             self._nbytes += _bytes_of(outcomes)
             self._storing_nbytes += _bytes_of([outcome for outcome in outcomes if outcome.storing is not None])
+            # A flood that is refused must not hurry the rest.
             lanes = [outcome.lane for outcome in outcomes if outcome.code != Code.QUOTA_EXCEEDED]
-            self._urgent = self._urgent or Lane.INTERACTIVE in lanes  # a flood that is refused must not hurry the rest
+            self._urgent = self._urgent or Lane.INTERACTIVE in lanes
+            self._answers = self._answers or bool(lanes)
             self._wake.set()
 
     @property
@@ -109,7 +111,7 @@ class Replier:
             while True:
                 await self._wake.wait()
                 await self._linger()
-                outcomes, self._waiting, self._urgent = self._waiting, [], False
+                outcomes, self._waiting, self._urgent, self._answers = self._waiting, [], False, False
                 evident = [outcome for outcome in outcomes if outcome.evidence is not None]
                 publishing = [sending.create_task(self._publish_evident(group)) for group in _by_source(evident)]
                 if evident:
@@ -155,9 +157,10 @@ class Replier:
             await self._index.store(known)
 
     async def _linger(self) -> None:
-        """While the next batch runs and nobody waits for these, let its outcomes go out with them.
+        """While the next batch runs, and many requests wait, let its outcomes go out with these.
 
-        A request to the broker has a fixed cost on both sides, which small batches feel most.
+        A request to the broker has a fixed cost on both sides, which under much load is better spent on those that
+        wait; under little it is there for the taking.
         """
         self._wake.clear()
         ends = time.monotonic() + LINGER_S
@@ -169,7 +172,8 @@ class Replier:
             self._wake.clear()
 
     def _enough(self) -> int:
-        return max(ENOUGH, min(ENOUGH_OF_MANY, self._behind()))
+        behind = self._behind()
+        return min(ENOUGH_OF_MANY, behind) if behind >= ENOUGH else 1 if self._answers else ENOUGH
 
     def _finish(self, outcomes: Sequence[Outcome]) -> None:
         for ledger, offsets in by_ledger(outcomes):

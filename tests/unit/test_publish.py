@@ -154,8 +154,10 @@ async def test_it_is_full_by_outcomes_and_by_bytes_until_they_are_acknowledged(
     await until(lambda: not rig.replier.full)
 
 
-async def test_while_a_batch_runs_its_outcomes_go_out_together_with_those_that_nobody_waits_for(rig: Rig) -> None:
-    rig.running = 1
+async def test_while_a_batch_runs_and_many_wait_its_outcomes_go_out_together_with_those_that_nobody_waits_for(
+    rig: Rig,
+) -> None:
+    rig.running, rig.behind = 1, ENOUGH
     rig.replier.put([rig.outcome()])
     await asyncio.sleep(LINGER_S / 4)
     assert rig.published == []
@@ -164,8 +166,15 @@ async def test_while_a_batch_runs_its_outcomes_go_out_together_with_those_that_n
     assert len(rig.published) == 2
 
 
+async def test_while_few_wait_outcomes_do_not_linger(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("workers.publish.LINGER_S", 60.0)
+    rig.running, rig.behind = 1, ENOUGH - 1
+    await rig.put(rig.outcome())
+    assert len(rig.published) == 1
+
+
 async def test_outcomes_linger_for_a_moment_only_however_long_a_batch_runs(rig: Rig) -> None:
-    rig.running = 1
+    rig.running, rig.behind = 1, ENOUGH
     await rig.put(rig.outcome())
     assert len(rig.published) == 1
 
@@ -175,7 +184,7 @@ async def test_an_interactive_outcome_or_enough_of_others_never_linger(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, lane: Lane, count: int
 ) -> None:
     monkeypatch.setattr("workers.publish.LINGER_S", 60.0)
-    rig.running = 1
+    rig.running, rig.behind = 1, ENOUGH
     await rig.put(*(rig.outcome(lane=lane) for _ in range(count)))
     assert len(rig.published) == count
 
