@@ -6,6 +6,7 @@ What is to be stored is stored before that: then the reply is a pointer to it.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -26,6 +27,8 @@ MAX_UNACKNOWLEDGED = 8192
 MAX_UNACKNOWLEDGED_BYTES = 64 * 1024 * 1024
 MAX_STORING_BYTES = 512 * 1024 * 1024  # beside those: a store that is away must not stop what needs none
 LINGER_S = 0.02
+LONGEST_LINGER_S = 0.25
+PART_OF_AGE = 0.05  # requests that have taken so long anyway may take this part of it longer
 ENOUGH = 64  # outcomes that need not wait for more, and waiting requests for whose sake others do
 ENOUGH_OF_MANY = 512  # while at least as many requests wait, whom the pause holds up no longer than those before them
 ROUND_S = 0.25
@@ -78,6 +81,7 @@ class Replier:
         # A letter is no evidence to keep of another.
         self._letters = Sender(producer, destinations, scribe, lambda _: None, lambda *_: None, self._keep)
         self._urgent = self._answers = False
+        self._youngest = -math.inf  # when the last of them arrived, monotonic seconds
         self._waiting: list[Outcome] = []
         self._nbytes = 0
         self._storing_nbytes = 0  # of these, what is not stored yet
@@ -94,6 +98,7 @@ class Replier:
             lanes = [outcome.lane for outcome in outcomes if outcome.code != Code.QUOTA_EXCEEDED]
             self._urgent = self._urgent or Lane.INTERACTIVE in lanes
             self._answers = self._answers or bool(lanes)
+            self._youngest = max(self._youngest, max([outcome.arrived for outcome in outcomes]))
             self._wake.set()
 
     @property
@@ -111,7 +116,8 @@ class Replier:
             while True:
                 await self._wake.wait()
                 await self._linger()
-                outcomes, self._waiting, self._urgent, self._answers = self._waiting, [], False, False
+                outcomes, self._waiting = self._waiting, []
+                self._urgent, self._answers, self._youngest = False, False, -math.inf
                 evident = [outcome for outcome in outcomes if outcome.evidence is not None]
                 publishing = [sending.create_task(self._publish_evident(group)) for group in _by_source(evident)]
                 if evident:
@@ -163,9 +169,10 @@ class Replier:
         wait; under little it is there for the taking.
         """
         self._wake.clear()
-        ends = time.monotonic() + LINGER_S
+        began = time.monotonic()
         while not self._urgent and len(self._waiting) < self._enough() and self._running():
-            left_s = ends - time.monotonic()
+            linger_s = max(LINGER_S, min(LONGEST_LINGER_S, PART_OF_AGE * (began - self._youngest)))
+            left_s = began + linger_s - time.monotonic()
             if left_s <= 0:
                 return
             await heard(self._wake, left_s)

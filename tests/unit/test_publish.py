@@ -1,6 +1,7 @@
 """An outcome is published until it is acknowledged, and only then is its offset finished."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 
 import pytest
@@ -177,6 +178,18 @@ async def test_outcomes_linger_for_a_moment_only_however_long_a_batch_runs(rig: 
     rig.running, rig.behind = 1, ENOUGH
     await rig.put(rig.outcome())
     assert len(rig.published) == 1
+
+
+async def test_outcomes_linger_for_a_part_of_what_the_last_of_them_has_taken_anyway(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workers.publish.LONGEST_LINGER_S", 60.0)
+    rig.running, rig.behind, now = 1, ENOUGH, time.monotonic()
+    rig.replier.put([replace(rig.outcome(), arrived=now - 1000)])
+    await asyncio.sleep(LINGER_S * 5)
+    assert rig.published == []
+    await rig.put(replace(rig.outcome(), arrived=now))
+    assert len(rig.published) == 2
 
 
 @pytest.mark.parametrize(("lane", "count"), [(Lane.INTERACTIVE, 1), (Lane.BULK, ENOUGH)])
