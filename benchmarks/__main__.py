@@ -34,7 +34,7 @@ def main() -> int:
         to_stderr("mlp: round trips")
         trips = run(round_trip.measure(servers, at, max(100, int(round_trip.CALLS * given.rows_share))))
         seconds = LOAD_S * max(given.rows_share, 0.25)
-        over_http = [run(gateway.measure(servers, subject, at, seconds))]
+        over_http = run(gateway.measure(servers, subject, at, seconds))
         points = run(latency.measure(subject, servers, at, ("headrace",), latency.Wanted(seconds)))
     report = Report(machine, drains, trips, over_http, {LOADED: points}, [*left_out, *lacking])
     file = given.baseline or baselines.file_for("bench", machine.cores)

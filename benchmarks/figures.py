@@ -62,9 +62,10 @@ class RoundTrip:
 
 
 class GatewayFigures(Struct, frozen=True):
-    """One model: a load for each number of connections, one connection alone, and the SDK's p50 beside it."""
+    """One model in one form: a load for each number of connections, one alone, and the SDK's p50 beside it."""
 
     model: str
+    form: str
     closed: dict[int, Summary]
     idle: Summary
     sdk_p50_ms: float

@@ -1,10 +1,11 @@
 """The gateway's throughput, and what it adds to a round trip: `python -m benchmarks.gateway [--model M] [--seconds S]`.
 
 What is measured. A worker (of heavy models two runners) and `headrace gateway` on one Kafka; `benchmarks.http_load`
-sends JSON of Open Inference Protocol v2, one row a request, on connections that stay open. Closed loop: 64 and 256
-connections, each with one request out, the model's batch as large as there are connections (mlp) or the model's own.
-Idle: one connection. Beside it the same worker through the SDK, one request out: the difference is what the gateway
-adds. Beside mosec, on the same model in the same run, it stands in `python -m benchmarks.peers`.
+sends requests of Open Inference Protocol v2, one row each, on connections that stay open, with tensors in JSON, then
+binary, as raw as what other servers are sent. Closed loop: 64 and 256 connections, each with one request out, the
+model's batch as large as there are connections (mlp) or the model's own. Idle: one connection. Beside it the same
+worker through the SDK, one request out: the difference is what the gateway adds. Beside mosec, on the same model in the
+same run, it stands in `python -m benchmarks.peers`.
 """
 
 from __future__ import annotations
@@ -15,18 +16,23 @@ import time
 from pathlib import Path
 from statistics import median
 
+from msgspec.structs import replace
+
 from benchmarks.arena import scratch_folder
 from benchmarks.figures import GatewayFigures
+from benchmarks.latencies import Summary
 from benchmarks.machine import Machine
 from benchmarks.over_http import headrace_over_http
 from benchmarks.report import Report, finish
 from benchmarks.subjects import BATCHES, ROWS_KEPT, Subject, model_file, to_stderr
+from benchmarks.tensors_over_http import BinaryOipForm, HttpForm, OipForm, check
 from benchmarks.variants import VARIANTS, Variant
 from headrace.event_loop import run
 from headrace.local_kafka import LocalKafka
 from producer_sdk import Client
 
 CONNECTIONS = (64, 256)
+FORMS: dict[str, HttpForm] = {"JSON": OipForm(), "binary": BinaryOipForm()}
 IDLE_CALLS = 200
 IDLE_S = 3.0
 
@@ -39,21 +45,26 @@ def variant_for(subject: Subject, connections: int) -> Variant:
     return VARIANTS["headrace workers 2"] if replicas.lacking() else replicas
 
 
-async def measure(servers: str, subject: Subject, folder: Path, seconds: float) -> GatewayFigures:
-    """Measure one model on a broker."""
+async def measure(servers: str, subject: Subject, folder: Path, seconds: float) -> list[GatewayFigures]:
+    """Measure one model on a broker, in each form."""
     expected = subject.answers(ROWS_KEPT)
-    closed, idle, sdk_p50_ms = {}, None, float("nan")
+    closed: dict[str, dict[int, Summary]] = {name: {} for name in FORMS}
+    idle: dict[str, Summary] = {}
+    sdk_p50_ms = float("nan")
     for connections in CONNECTIONS:
         variant = variant_for(subject, connections)
         async with headrace_over_http(servers, subject, folder, variant, expected) as endpoint:
-            if idle is None:
+            if not idle:
                 to_stderr(f"{subject.name}: idle, through the SDK and over HTTP")
                 sdk_p50_ms = await _sdk_p50_ms(servers, f"http-{variant.batch or subject.batch}", subject)
-                idle = await endpoint.load(subject, 1, IDLE_S)
-            to_stderr(f"{subject.name}: {connections} connections")
-            closed[connections] = await endpoint.load(subject, connections, seconds)
-    assert idle is not None
-    return GatewayFigures(subject.name, closed, idle, sdk_p50_ms)
+            for name, form in FORMS.items():
+                formed = replace(endpoint, form=form)
+                check(await formed.answer(subject), form, expected)
+                if name not in idle:
+                    idle[name] = await formed.load(subject, 1, IDLE_S)
+                to_stderr(f"{subject.name}: {connections} connections, {name}")
+                closed[name][connections] = await formed.load(subject, connections, seconds)
+    return [GatewayFigures(subject.name, name, closed[name], idle[name], sdk_p50_ms) for name in FORMS]
 
 
 async def _sdk_p50_ms(servers: str, prefix: str, subject: Subject) -> float:
@@ -77,7 +88,7 @@ def main() -> int:
     with LocalKafka(benchmark=True) as kafka, scratch_folder() as folder:
         for model in given.model or ("mlp",):
             subject = Subject.of(model, model_file(model, Path(folder)))
-            figures.append(run(measure(kafka.bootstrap_servers, subject, Path(folder), given.seconds)))
+            figures.extend(run(measure(kafka.bootstrap_servers, subject, Path(folder), given.seconds)))
     return finish(Report(machine, gateway=figures), given.json)
 
 

@@ -42,13 +42,15 @@ def latency_table(model: str, points: Sequence[Point], slo_ms: float) -> Table:
 
 def gateway_table(figures: Sequence[GatewayFigures]) -> Table:
     """A row for each load."""
-    shown = Table(title="Gateway: closed loop, JSON, one row a request")
-    for name in ("model", "connections", "req/s", "p50 ms", "p99 ms", "errors", "generator's CPU", "added ms"):
-        shown.add_column(name, justify="left" if name == "model" else "right")
+    shown = Table(title="Gateway: closed loop, one row a request")
+    for name in ("model", "tensors"):
+        shown.add_column(name)
+    for name in ("connections", "req/s", "p50 ms", "p99 ms", "errors", "generator's CPU", "added ms"):
+        shown.add_column(name, justify="right")
     for each in figures:
         shown.add_section()
         for connections, found in ({1: each.idle} | each.closed).items():
             times = (f"{found.p50_ms:.2f}", f"{found.p99_ms:.2f}", str(found.errors), f"{found.cpu_share:.0%}")
             added = f"{each.added_ms:.2f}" if connections == 1 else ""
-            shown.add_row(each.model, str(connections), f"{found.per_s:,.0f}", *times, added)
+            shown.add_row(each.model, each.form, str(connections), f"{found.per_s:,.0f}", *times, added)
     return shown

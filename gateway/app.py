@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 
 from producer_sdk.broker import NotAllowed
 from producer_sdk.errors import HeadraceError, Internal
@@ -16,6 +16,7 @@ from producer_sdk.topics import new_id
 from .admit import Admission
 from .answers import error_answer
 from .call import Answer, Call, Endpoint, Receive, Scope, Send, send_answer
+from .exchange import Exchange
 from .infer import Inference
 from .metadata import StatusPages
 from .metrics import NO_MODEL, OK, UNKNOWN_MODEL, GatewayMetrics
@@ -32,13 +33,13 @@ Endpoints = Mapping[str, Mapping[str, Endpoint]]
 def endpoints(pages: StatusPages, inference: Inference, oip: OipSurface, v1: V1Surface) -> Endpoints:
     """Path template -> method -> endpoint."""
 
-    async def oip_infer(call: Call) -> Answer:
+    def oip_infer(call: Call) -> Awaitable[Answer]:
         call.surface = "oip"
-        return await inference.answer(call, oip)
+        return inference.answer(call, oip)
 
-    async def v1_infer(call: Call) -> Answer:
+    def v1_infer(call: Call) -> Awaitable[Answer]:
         call.surface = "v1"
-        return await inference.answer(call, v1)
+        return inference.answer(call, v1)
 
     def get(endpoint: Endpoint) -> dict[str, Endpoint]:
         return {"GET": endpoint, "HEAD": endpoint}
@@ -56,7 +57,7 @@ def endpoints(pages: StatusPages, inference: Inference, oip: OipSurface, v1: V1S
 
 
 class App:
-    """One ASGI callable; HTTP only. Belongs to the event loop."""
+    """One ASGI callable, HTTP only; our own server asks it by `respond`. Belongs to the event loop."""
 
     def __init__(self, endpoints: Endpoints, admission: Admission, metrics: GatewayMetrics) -> None:
         self._endpoints = endpoints
@@ -67,9 +68,18 @@ class App:
         if scope["type"] != "http":
             raise RuntimeError(f"this application answers HTTP only, not {scope['type']}")
         call = Call(new_id(), receive, scope["headers"], time.monotonic())
+        await send_answer(send, call, await self._surely(call, scope["method"], scope["raw_path"]))
+
+    async def respond(self, exchange: Exchange) -> None:
+        """Answer a request on a connection of our own server."""
+        call = Call(new_id(), exchange.receive, exchange.headers, time.monotonic(), caller=exchange)
+        await exchange.answer(call, await self._surely(call, exchange.method, exchange.raw_path))
+
+    async def _surely(self, call: Call, method: str, raw_path: bytes) -> Answer:
+        """The answer, whatever goes wrong; counted."""
         code = OK
         try:
-            answer = await self._answer(call, scope)
+            answer = await self._answer(call, method, raw_path)
         except NotAllowed as error:  # who calls need not read principals and commands
             log.error("%s.", error.message, extra={"action": "not_allowed", "id": call.id})
             hidden = Internal("the gateway lacks a right in Kafka: its log says which, under the request id")
@@ -81,18 +91,18 @@ class App:
             internal = Internal("the gateway failed on this request; its log says more under the request id")
             code, answer = internal.code, error_answer(call, internal)
         self._count(call, str(code))
-        await send_answer(send, call, answer)
+        return answer
 
-    async def _answer(self, call: Call, scope: Scope) -> Answer:
-        target = find_target(scope["raw_path"])
+    async def _answer(self, call: Call, method: str, raw_path: bytes) -> Answer:
+        target = find_target(raw_path)
         call.model, call.url_version = target.model, target.version
         methods = self._endpoints.get(target.template)
         if methods is None:
             raise NoSuchPath("there is nothing at this path: GET / lists what there is")
-        endpoint = methods.get(scope["method"])
+        endpoint = methods.get(method)
         if endpoint is None:
             allow = ", ".join(methods)
-            raise MethodNotAllowed(f"this path does not take {scope['method']}: use {allow}", allow)
+            raise MethodNotAllowed(f"this path does not take {method}: use {allow}", allow)
         self._admission.enter()
         try:
             return await endpoint(call)

@@ -23,4 +23,7 @@ async def aside(nbytes: int, work: Callable[P, T], *args: P.args, **named: P.kwa
 
 def bytes_of(outputs: Mapping[str, Array]) -> int:
     """Bytes of some outputs, BYTES elements included."""
-    return sum(sum(map(len, array.flat)) if array.dtype.kind == "O" else array.nbytes for array in outputs.values())
+    nbytes = 0
+    for array in outputs.values():
+        nbytes += sum(map(len, array.flat)) if array.dtype.kind == "O" else array.nbytes
+    return nbytes

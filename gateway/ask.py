@@ -26,6 +26,7 @@ class Ask(Struct, frozen=True, gc=False):
         served: the model that it asks.
         options: version, deadline, tenant, and the parameters that go to the model.
         outputs: names of the outputs wanted; None means all.
+        binary: which of them are wanted as bytes behind the JSON; None stands for those that are not named.
     """
 
     id: str
@@ -33,6 +34,7 @@ class Ask(Struct, frozen=True, gc=False):
     inputs: Mapping[str, Tensor]
     options: Options
     outputs: tuple[str, ...] | None = None
+    binary: Mapping[str | None, bool] = {}
 
 
 def options_over_http(parameters: Mapping[str, Scalar], url_version: str | None) -> Options:

@@ -19,7 +19,9 @@ async def read_body(call: Call, admission: Admission, *, max_bytes: int, timeout
         InvalidRequest: a content coding, a bad Content-Length, or it did not arrive within the time.
         Cancelled: the caller went away.
     """
-    _check_head(call, max_bytes)
+    if (whole := take_whole(call, admission, max_bytes)) is not None:
+        return whole
+    _check_length(call, max_bytes)
     held = 0
     chunks: list[bytes] = []
     try:
@@ -45,10 +47,22 @@ async def read_body(call: Call, admission: Admission, *, max_bytes: int, timeout
         raise
 
 
-def _check_head(call: Call, max_bytes: int) -> None:
+def take_whole(call: Call, admission: Admission, max_bytes: int) -> bytes | None:
+    """The body where it came with its head, as nearly always; else None. Holds and raises as `read_body` does."""
     coding = header(call, b"content-encoding")
     if coding not in (None, b"identity"):
         raise InvalidRequest("content codings are not supported here: send the body without Content-Encoding")
+    whole = None if call.caller is None else call.caller.whole_body()
+    if whole is None:
+        return None
+    if len(whole) > max_bytes:
+        raise _too_large(max_bytes)
+    admission.hold(len(whole))
+    call.body_read = True
+    return whole
+
+
+def _check_length(call: Call, max_bytes: int) -> None:
     length = header(call, b"content-length")
     if length is None:
         return

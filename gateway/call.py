@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, MutableMapping
 from dataclasses import dataclass, field
-from typing import Any
+from http import HTTPStatus
+from typing import Any, Protocol, TypeVar
 
 Message = MutableMapping[str, Any]
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
+T = TypeVar("T")
+
 JSON = b"application/json"
 VERSION_HEADER = b"headrace-model-version"
 ID_HEADER = b"headrace-request-id"
+_PHRASES = {each.value: each.phrase.encode() for each in HTTPStatus}
+_STATUS_LINES = {each: b"HTTP/1.1 %d %b\r\n" % (each, _PHRASES.get(each, b"")) for each in range(100, 600)}
+
+
+class Caller(Protocol):
+    """What our own server knows of who asks, beside what ASGI tells."""
+
+    def whole_body(self) -> bytes | None:
+        """The body, which can be taken once; None while some of it has not come, or when the caller is gone."""
+        ...
+
+    async def unless_gone(self, work: Coroutine[Any, Any, T]) -> T:
+        """The work's result; the work is cancelled when the caller goes away, which raises Cancelled."""
+        ...
 
 
 @dataclass(slots=True)
@@ -30,6 +47,7 @@ class Call:
         started_s: monotonic.
         body_read: whether the whole body was read.
         close: whether the connection ends with the answer, because the rest of the body is not waited for.
+        caller: None on a foreign server, which speaks ASGI alone.
     """
 
     id: str
@@ -43,6 +61,7 @@ class Call:
     surface: str = "other"
     body_read: bool = False
     close: bool = False
+    caller: Caller | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +71,7 @@ class Answer:
     body: bytes
     status: int = 200
     headers: list[tuple[bytes, bytes]] = field(default_factory=list)
+    content_type: bytes = JSON
 
 
 Endpoint = Callable[[Call], Awaitable[Answer]]
@@ -59,13 +79,16 @@ Endpoint = Callable[[Call], Awaitable[Answer]]
 
 def header(call: Call, name: bytes) -> bytes | None:
     """The first value of a request header, by lower-case name."""
-    return next((value for key, value in call.headers if key == name), None)
+    for key, value in call.headers:
+        if key == name:
+            return value
+    return None
 
 
 async def send_answer(send: Send, call: Call, answer: Answer) -> None:
-    """Send an answer with the headers that every answer carries."""
+    """Send an answer, with the headers that every answer carries, as ASGI has it."""
     headers = [
-        (b"content-type", JSON),
+        (b"content-type", answer.content_type),
         (b"content-length", b"%d" % len(answer.body)),
         (VERSION_HEADER, printable(call.version)),
         (ID_HEADER, call.id.encode("ascii")),
@@ -73,6 +96,23 @@ async def send_answer(send: Send, call: Call, answer: Answer) -> None:
     ]
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
     await send({"type": "http.response.body", "body": answer.body})
+
+
+def head_of(call: Call, answer: Answer) -> bytes:
+    """The same head as it is written, without the empty line at its end."""
+    head = b"%bcontent-type: %b\r\ncontent-length: %d\r\nheadrace-model-version: %b\r\nheadrace-request-id: %b\r\n" % (
+        _STATUS_LINES[answer.status],
+        answer.content_type,
+        len(answer.body),
+        printable(call.version),
+        call.id.encode("ascii"),
+    )
+    return head + b"".join([b"%b: %b\r\n" % each for each in answer.headers]) if answer.headers else head
+
+
+def closes(answer: Answer) -> bool:
+    """Whether the answer says that the connection ends with it."""
+    return bool(answer.headers) and (b"connection", b"close") in answer.headers
 
 
 def printable(version: str | None) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Coroutine
 from typing import Any, Protocol, TypeVar
 
 from producer_sdk import Client
@@ -12,10 +12,10 @@ from producer_sdk.errors import Cancelled, DeadlineExceeded, InvalidRequest
 from producer_sdk.wire import Reply
 
 from .admit import Admission, queue_of
-from .aside import aside, bytes_of
+from .aside import LARGE_BYTES, aside, bytes_of
 from .ask import Ask
-from .body import read_body
-from .call import Answer, Call, Receive, header
+from .body import read_body, take_whole
+from .call import Answer, Call, Receive
 from .models import Models, Served
 from .settings import GatewaySettings
 from .signature import check_inputs, check_outputs
@@ -33,8 +33,8 @@ class Surface(Protocol):
         """
         ...
 
-    def write(self, call: Call, ask: Ask, reply: Reply) -> bytes:
-        """The answer's body; may be called in a thread."""
+    def write(self, call: Call, ask: Ask, reply: Reply) -> Answer:
+        """The answer; may be called in a thread."""
         ...
 
 
@@ -63,8 +63,14 @@ class Inference:
         """
         served = None
         if call.model is not None:
-            served = await self._models.serving(call, call.model, call.url_version)  # 1
-        body = await self._body(call)  # 2
+            served = self._models.known(call, call.model, call.url_version)  # 1
+            served = served or await self._models.serving(call, call.model, call.url_version)
+        settings = self._settings
+        body = take_whole(call, self._admission, settings.body_bytes)  # 2
+        if body is None:
+            body = await read_body(
+                call, self._admission, max_bytes=settings.body_bytes, timeout_s=settings.body_timeout_s
+            )
         try:
             ask = await surface.read(call, body, served)  # 3
             if ask.served.signature is not None:
@@ -73,22 +79,21 @@ class Inference:
             deadline_s = self._deadline_s(call, ask)
             queue = queue_of(ask.served.announcement, ask.options.parameters.get("priority"))
             with self._admission.slot(ask.served.name, queue):  # 5
-                reply = await unless_gone(call.receive, self._call(ask, deadline_s))  # 6
+                reply = await self._unless_gone(call, self._call(ask, deadline_s))  # 6
         finally:
             self._admission.drop(len(body))
         call.version = reply.version
-        return Answer(await aside(bytes_of(reply.outputs), surface.write, call, ask, reply))  # 7
+        nbytes = bytes_of(reply.outputs)
+        if nbytes <= LARGE_BYTES:
+            return surface.write(call, ask, reply)  # 7
+        return await aside(nbytes, surface.write, call, ask, reply)
 
-    async def _body(self, call: Call) -> bytes:
-        if header(call, b"inference-header-content-length") is not None:
-            raise InvalidRequest(
-                "binary tensors are not served here: send and ask for JSON tensors (binary_data=False)"
-            )
-        settings = self._settings
-        return await read_body(call, self._admission, max_bytes=settings.body_bytes, timeout_s=settings.body_timeout_s)
+    @staticmethod
+    def _unless_gone(call: Call, work: Coroutine[Any, Any, T]) -> Awaitable[T]:
+        return unless_gone(call.receive, work) if call.caller is None else call.caller.unless_gone(work)
 
-    async def _call(self, ask: Ask, deadline_s: float) -> Reply:
-        return await self._client.infer(
+    def _call(self, ask: Ask, deadline_s: float) -> Coroutine[Any, Any, Reply]:
+        return self._client.infer(
             ask.served.name,
             ask.inputs,
             id=ask.id,

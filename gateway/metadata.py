@@ -23,7 +23,7 @@ class StatusPages:
     def __init__(self, models: Models, health: Health, server_version: str) -> None:
         self._models = models
         self._health = health
-        self._server = {"name": "headrace", "version": server_version, "extensions": []}
+        self._server = {"name": "headrace", "version": server_version, "extensions": ["binary_tensor_data"]}
 
     async def index(self, call: Call) -> Answer:
         return _json(

@@ -76,11 +76,15 @@ class Models:
             UnknownModel: there is no such model, or it does not have the version.
             ModelNotReady: its topics exist, but no worker says anything of it; or Kafka does not answer.
         """
-        call.model = model
         view = self._directory.get(model)
         if view is None:
+            call.model = model
             raise await self._absent(model)
-        call.known_model = model
+        return self._seen(call, view, version)
+
+    @staticmethod
+    def _seen(call: Call, view: ModelView, version: str | None) -> ModelView:
+        call.model = call.known_model = model = view.name
         call.version = default_version(view)
         if version is None:
             return view
@@ -98,14 +102,21 @@ class Models:
             UnknownModel: as `view`.
             ModelNotReady: no live worker serves it now, or Kafka does not answer; a caller would wait in vain.
         """
-        view = await self.view(call, model, version)
+        return self.known(call, model, version) or self._serving(await self.view(call, model, version), version)
+
+    def known(self, call: Call, model: str, version: str | None) -> Served | None:
+        """As `serving`, of a model that is announced; None of another."""
+        view = self._directory.get(model)
+        return None if view is None else self._serving(self._seen(call, view, version), version)
+
+    def _serving(self, view: ModelView, version: str | None) -> Served:
         reason = self.not_ready(view)
         if reason is not None:
             raise ModelNotReady(reason)
         announcement = view.newest
         default = default_version(view)
         chosen = version or default
-        return Served(model, chosen, announcement, announcement if chosen == default else None)
+        return Served(view.name, chosen, announcement, announcement if chosen == default else None)
 
     def v1_model(self, named: str | None) -> str:
         """The model that a `/v1/infer` request means.

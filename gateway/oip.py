@@ -1,20 +1,22 @@
-"""Open Inference Protocol v2 over HTTP: `POST /v2/models/{m}[/versions/{v}]/infer` with JSON tensors."""
+"""Open Inference Protocol v2 over HTTP: `POST /v2/models/{m}[/versions/{v}]/infer`, tensors in JSON or binary."""
 
 from __future__ import annotations
 
 from msgspec.structs import replace
 
 from producer_sdk.errors import InvalidRequest
-from producer_sdk.oip import encode_json_reply, read_infer_body
+from producer_sdk.oip import BINARY_OUTPUT, InferBody, Tail, encode_json_reply, read_infer_body
 from producer_sdk.tensors import Tensor
 from producer_sdk.wire import Reply
 
-from .aside import aside
+from .aside import LARGE_BYTES, aside
 from .ask import Ask, options_over_http, read_id, shortened
-from .call import Call
+from .call import Answer, Call, header
 from .models import Models, Served
 
 TIMEOUT = "timeout"
+JSON_LENGTH = b"inference-header-content-length"  # of the JSON that binary tensors follow
+OCTETS = b"application/octet-stream"
 
 
 class OipSurface:
@@ -29,7 +31,11 @@ class OipSurface:
     async def read(self, call: Call, body: bytes, served: Served | None) -> Ask:
         """Raises HeadraceError: the body is none of the protocol, contradicts the path, or asks for another version."""
         assert served is not None
-        asked = await aside(len(body), read_infer_body, body)
+        json_length = header(call, JSON_LENGTH)
+        if len(body) <= LARGE_BYTES:
+            asked = _read(body, json_length)
+        else:
+            asked = await aside(len(body), _read, body, json_length)
         call.id = read_id(asked.id, call.id)
         if asked.ref is not None:
             raise InvalidRequest("dataref is not taken over HTTP: send the inputs, however large, or publish to Kafka")
@@ -40,8 +46,32 @@ class OipSurface:
             options = replace(options, deadline_s=deadline_s, parameters=rest)
         if options.version != call.url_version:
             served = await self._models.serving(call, served.name, options.version)
-        return Ask(call.id, served, asked.inputs, options, asked.outputs)
+        return Ask(call.id, served, asked.inputs, options, asked.outputs, _wishes(asked))
 
-    def write(self, call: Call, ask: Ask, reply: Reply) -> bytes:
+    def write(self, call: Call, ask: Ask, reply: Reply) -> Answer:
         outputs = {name: Tensor.from_array(array) for name, array in reply.outputs.items()}
-        return encode_json_reply(reply.id, reply.model, reply.version, outputs, reply.parameters)
+        binary = [name for name in outputs if ask.binary.get(name, ask.binary.get(None, False))] if ask.binary else []
+        text = encode_json_reply(reply.id, reply.model, reply.version, outputs, reply.parameters, binary=binary)
+        if not binary:
+            return Answer(text)
+        body = b"".join((text, *(outputs[name].data for name in binary)))
+        return Answer(body, headers=[(JSON_LENGTH, b"%d" % len(text))], content_type=OCTETS)
+
+
+def _read(body: bytes, json_length: bytes | None) -> InferBody:
+    if json_length is None:
+        return read_infer_body(body)
+    if not json_length.isdigit() or len(json_length) > 15 or int(json_length) > len(body):
+        raise InvalidRequest("Inference-Header-Content-Length is not the length of the JSON that the body begins with")
+    length = int(json_length)
+    return read_infer_body(body[:length], Tail(memoryview(body)[length:]))
+
+
+def _wishes(asked: InferBody) -> dict[str | None, bool]:
+    """Whether each output is wanted as bytes behind the JSON; None stands for those that are not named."""
+    if not asked.binary_data and not asked.parameters:
+        return {}
+    wishes = dict[str | None, bool](asked.binary_data.items())
+    if asked.parameters.get(BINARY_OUTPUT) is True:
+        wishes[None] = True
+    return wishes

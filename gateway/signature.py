@@ -21,19 +21,19 @@ def check_inputs(announcement: Announcement, inputs: Mapping[str, Tensor]) -> No
     if not announcement.inputs:
         return
     rows: dict[int, str] = {}
+    found = 0
     for expected in announcement.inputs:
         tensor = inputs.get(expected.name)
         if tensor is None:
             if expected.optional:
                 continue
             raise InvalidRequest(f"input '{expected.name}' is missing: the model takes {_names(announcement.inputs)}")
+        found += 1
         _check_tensor(expected, tensor)
         if expected.batched:
             rows.setdefault(tensor.shape[0], expected.name)
-    known = {expected.name for expected in announcement.inputs}
-    extra = next((name for name in inputs if name not in known), None)
-    if extra is not None:
-        raise InvalidRequest(f"there is no input {extra[:80]!r}: the model takes {_names(announcement.inputs)}")
+    if found < len(inputs):
+        raise _unknown_input(announcement, inputs)
     _check_rows(rows, announcement.max_batch_size)
 
 
@@ -54,6 +54,12 @@ def check_outputs(announcement: Announcement, outputs: tuple[str, ...] | None) -
 def full_shape(tensor: TensorAnnouncement) -> list[int]:
     """The shape as Open Inference Protocol tells it: with -1 for the batch axis, where there is one."""
     return [-1, *tensor.shape] if tensor.batched else list(tensor.shape)
+
+
+def _unknown_input(announcement: Announcement, inputs: Mapping[str, Tensor]) -> InvalidRequest:
+    known = {expected.name for expected in announcement.inputs}
+    extra = next(name for name in inputs if name not in known)
+    return InvalidRequest(f"there is no input {extra[:80]!r}: the model takes {_names(announcement.inputs)}")
 
 
 def _check_tensor(expected: TensorAnnouncement, tensor: Tensor) -> None:

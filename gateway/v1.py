@@ -18,7 +18,7 @@ from producer_sdk.wire import Reply, Scalar
 
 from .aside import aside
 from .ask import Ask, options_over_http, read_id
-from .call import Call
+from .call import Answer, Call
 from .models import Models, Served
 
 OUTPUT = "output"
@@ -47,7 +47,7 @@ class V1Surface:
         chosen = _output_name(served)
         return Ask(call.id, served, {name: tensor}, options, None if chosen is None else (chosen,))
 
-    def write(self, call: Call, ask: Ask, reply: Reply) -> bytes:
+    def write(self, call: Call, ask: Ask, reply: Reply) -> Answer:
         served = ask.served
         name = _output_name(served) or served.announcement.v1_output or OUTPUT
         if name not in reply.outputs:
@@ -59,7 +59,7 @@ class V1Surface:
         if array.shape[:1] == (1,) and (declared is None or declared.batched):
             array = array.reshape(array.shape[1:])
         latency_ms = round(1000 * (time.monotonic() - call.started_s), 3)
-        return msgspec.json.encode({"id": reply.id, "output": plain(array), "latency_ms": latency_ms})
+        return Answer(msgspec.json.encode({"id": reply.id, "output": plain(array), "latency_ms": latency_ms}))
 
 
 def plain(array: Array) -> object:

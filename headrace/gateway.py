@@ -2,7 +2,7 @@
 
 from gateway.settings import GatewaySettings
 from headrace.cli import plain_app
-from headrace.event_loop import run
+from headrace.event_loop import calm_collector, run
 from headrace.flags import verb
 
 app = plain_app()
@@ -25,4 +25,5 @@ def gateway(settings: GatewaySettings) -> int:
     from workers.log import set_up_logging
 
     set_up_logging(settings.log_level, settings.log_format)
+    calm_collector()
     return run(serve(settings))

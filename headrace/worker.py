@@ -1,14 +1,11 @@
 """`headrace worker`."""
 
-import gc
-
 from headrace.cli import plain_app
-from headrace.event_loop import run
+from headrace.event_loop import calm_collector, run
 from headrace.failure import CommandError
 from headrace.flags import verb
 from workers.settings import WorkerSettings
 
-COLLECT_AT = 20_000  # objects: thousands of requests that are alive at once are no garbage
 app = plain_app()
 EPILOG = """\
 \b
@@ -28,15 +25,8 @@ def worker(settings: WorkerSettings) -> int:
     from workers.models import ModelsRefused
     from workers.serve import serve
 
-    _calm_collector()
+    calm_collector()
     try:
         return run(serve(settings))
     except ModelsRefused as err:
         raise CommandError(f"The models cannot be served:\n{err}") from err
-
-
-def _calm_collector() -> None:
-    """What is imported stays, so no collection needs to walk it; each one holds up all requests."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(COLLECT_AT)

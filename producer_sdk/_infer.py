@@ -31,6 +31,8 @@ class InferWaiter:
 
     async def send(self, sender: Sender, route: Route, sending: Sending) -> None:
         """Hand over the record; a full buffer makes it wait, but no longer than the outcome."""
+        if sender.send_now(route, sending):
+            return
         # asyncio.timeout would do the same with a timer for each request.
         self._sending = task = asyncio.current_task()
         try:

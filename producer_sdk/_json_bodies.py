@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
+from math import prod
 from typing import Annotated, Any
 
 import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+from msgspec.structs import replace
 
+from ._binary_tail import SIZE, Part, Tail, read_binary
 from ._decode_faults import in_words, no_json
 from ._json_keys import BYTE_ORDER_MARK, check_keys
-from ._json_tensors import BASE64, read_data
+from ._json_tensors import BASE64, PART_BYTES, pack_numbers, read_data
 from ._limits import MAX_NAME_CHARS, MAX_TENSORS, Scalar, read_output_names
 from .dataref import DataRef
 from .errors import InvalidRequest
@@ -18,8 +22,9 @@ from .tensors import MAX_DIMENSIONS, Datatype, Tensor
 from .topics import check_id, shown
 from .wire import Undecodable, check_one_source, read_reply_ref
 
+MAX_DESCRIPTION_BYTES = 4096  # of a body that is kept
 _ABSENT = Raw(b"")
-_NOT_TAKEN = ("binary_data_size", "shared_memory_region", "classification")
+_NOT_TAKEN = (SIZE, "shared_memory_region", "classification")
 
 Name = Annotated[str, Meta(min_length=1, max_length=MAX_NAME_CHARS)]
 Dimension = Annotated[int, Meta(ge=0, lt=2**32)]
@@ -68,6 +73,24 @@ class RequestBody(Struct, frozen=True, gc=False):
         return own + _map_keys(self.parameters) + items
 
 
+class FloatsBody(TensorBody, frozen=True, gc=False):
+    """One whose data is a flat list of numbers, read in the one pass over the objects."""
+
+    data: list[float] | None = None  # type: ignore[assignment]
+
+
+class IntegersBody(TensorBody, frozen=True, gc=False):
+    data: list[int] | None = None  # type: ignore[assignment]
+
+
+class FloatsRequest(RequestBody, frozen=True, gc=False):
+    inputs: Annotated[list[FloatsBody], Meta(max_length=MAX_TENSORS)] = []  # type: ignore[assignment]
+
+
+class IntegersRequest(RequestBody, frozen=True, gc=False):
+    inputs: Annotated[list[IntegersBody], Meta(max_length=MAX_TENSORS)] = []  # type: ignore[assignment]
+
+
 class ReplyBody(Struct, frozen=True, gc=False):
     """A body of a reply: `outputs`, or `error` and `code`; the keys of a reference where it is stored."""
 
@@ -93,6 +116,7 @@ class InferBody(Struct, frozen=True):
         parameters: all of them, `reply_to`, `deadline_s`, `tenant` and `version` among them (`read_options`).
         outputs: names of the outputs wanted; None means all.
         ref: where the inputs are stored; None means that they are here.
+        binary_data: wishes of single outputs for their bytes behind the JSON, or against them.
     """
 
     id: str | None
@@ -100,35 +124,111 @@ class InferBody(Struct, frozen=True):
     parameters: dict[str, Scalar]
     outputs: tuple[str, ...] | None
     ref: DataRef | None = None
+    binary_data: dict[str, bool] = {}
 
 
 _requests = msgspec.json.Decoder(RequestBody)
+_of_numbers = (
+    (b'"FP', "FP", msgspec.json.Decoder(FloatsRequest)),
+    (b'INT', "INT", msgspec.json.Decoder(IntegersRequest)),
+)  # fmt: skip
 
 
-def read_infer_body(body: bytes) -> InferBody:
+def read_infer_body(body: bytes, tail: Tail | None = None) -> InferBody:
     """Read the body of an infer request, without looking into the meaning of its parameters.
+
+    `tail` is what follows the JSON where binary tensors are taken.
 
     Raises:
         Undecodable: it is no JSON.
         InvalidRequest: naming the field at fault.
     """
+    if tail is None:
+        return _body_of(_parse(body), None)
+    described = _describe(body) if len(body) <= MAX_DESCRIPTION_BYTES else None
+    if described is not None and described.nbytes == tail.left:
+        return replace(described.asked, inputs=tail.tensors(described.inputs))
+    return _body_of(_parse(body), tail)
+
+
+class _Described(Struct, frozen=True):
+    """A body whose tensors all follow it: a client sends the same one again and again, so it is read once."""
+
+    asked: InferBody
+    inputs: tuple[Part, ...]
+    nbytes: int
+
+
+@lru_cache(maxsize=256)
+def _describe(body: bytes) -> _Described | None:
+    """None: it must be read together with what follows it."""
+    parsed, parts = _parse(body), list[Part]()
+    for item in parsed.inputs or ():
+        part = Part.of(item.name, item.datatype, item.shape, (item.parameters or {}).get(SIZE))
+        if part is None or item.data is not _ABSENT:
+            return None
+        parts.append(part)
+    if read_ref(parsed) is not None or not parts or len({part.name for part in parts}) < len(parts):
+        return None
+    asked = _body_of(replace(parsed, inputs=[]), None)
+    return _Described(asked, tuple(parts), sum(part.nbytes for part in parts))
+
+
+def _parse(body: bytes) -> RequestBody:
     body = body.removeprefix(BYTE_ORDER_MARK)
     try:
         if not body.isascii():
             body.decode()
-        parsed = _requests.decode(body)
+        parsed = _read_numbers(body) or _requests.decode(body)
     except msgspec.ValidationError as err:
         raise InvalidRequest(in_words(err, "the request")) from err
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as err:
         raise Undecodable(no_json(body, err, "the request")) from err
     check_keys(body, parsed.keys())
+    return parsed
+
+
+def _body_of(parsed: RequestBody, tail: Tail | None) -> InferBody:
     parameters = parsed.parameters or {}
     for wanted in parsed.outputs or ():
         _refuse_extensions(f"output {shown(wanted.name)}", wanted.parameters or {})
     id = check_id(parsed.id) if parsed.id else None
-    inputs, ref = _read_inputs_or_ref(parsed)
-    names = read_output_names([wanted.name for wanted in parsed.outputs]) if parsed.outputs else None
-    return InferBody(id, inputs, parameters, names, ref)
+    inputs, ref = _read_inputs_or_ref(parsed, tail)
+    if not parsed.outputs:
+        return InferBody(id, inputs, parameters, None, ref)
+    names = read_output_names([wanted.name for wanted in parsed.outputs])
+    return InferBody(id, inputs, parameters, names, ref, _binary_wishes(parsed.outputs))
+
+
+def _read_numbers(body: bytes) -> RequestBody | None:
+    """A body whose tensors are all flat lists of numbers that fill their shapes; None: read it in the usual way.
+
+    The usual way reads tensor data in a second pass, and says what is wrong.
+    """
+    if len(body) > PART_BYTES:
+        return None
+    for mark, kind, decoder in _of_numbers:
+        if mark not in body:
+            continue
+        try:
+            parsed: RequestBody = decoder.decode(body)
+        except (msgspec.MsgspecError, RecursionError):
+            return None
+        for item in parsed.inputs or ():
+            data: Any = item.data
+            if not data or kind not in item.datatype or len(data) != prod(item.shape):
+                return None
+        return parsed
+    return None
+
+
+def _binary_wishes(outputs: Sequence[WantedOutput]) -> dict[str, bool]:
+    wishes: dict[str, bool] = {}
+    for wanted in outputs:
+        wish = (wanted.parameters or {}).get("binary_data")
+        if isinstance(wish, bool):
+            wishes[wanted.name] = wish
+    return wishes
 
 
 def read_ref(body: RequestBody | ReplyBody) -> DataRef | None:
@@ -143,16 +243,18 @@ def read_ref(body: RequestBody | ReplyBody) -> DataRef | None:
     return read_reply_ref({name: value for name, value in fields.items() if value is not UNSET})
 
 
-def _read_inputs_or_ref(parsed: RequestBody) -> tuple[dict[str, Tensor], DataRef | None]:
+def _read_inputs_or_ref(parsed: RequestBody, tail: Tail | None) -> tuple[dict[str, Tensor], DataRef | None]:
     ref = read_ref(parsed)
     if not parsed.inputs and parsed.inputs != [] and ref is None:
         raise InvalidRequest("the request has no inputs")
-    inputs = read_tensors("input", parsed.inputs or ())
+    inputs = read_tensors("input", parsed.inputs or (), tail)
+    if tail is not None:
+        tail.check_end()
     check_one_source(inputs, ref)
     return inputs, ref
 
 
-def read_tensors(what: str, bodies: Sequence[TensorBody]) -> dict[str, Tensor]:
+def read_tensors(what: str, bodies: Sequence[TensorBody], tail: Tail | None = None) -> dict[str, Tensor]:
     """The tensors by name.
 
     Raises:
@@ -161,7 +263,7 @@ def read_tensors(what: str, bodies: Sequence[TensorBody]) -> dict[str, Tensor]:
     tensors: dict[str, Tensor] = {}
     for body in bodies:
         try:
-            tensors[body.name] = _read_tensor(body)
+            tensors[body.name] = _read_tensor(body, tail)
         except InvalidRequest as err:
             raise InvalidRequest(f"{what} {shown(body.name)}: {err.message}") from err
     if len(tensors) < len(bodies):
@@ -169,9 +271,15 @@ def read_tensors(what: str, bodies: Sequence[TensorBody]) -> dict[str, Tensor]:
     return tensors
 
 
-def _read_tensor(body: TensorBody) -> Tensor:
+def _read_tensor(body: TensorBody, tail: Tail | None) -> Tensor:
     parameters = body.parameters or {}
+    if tail is not None and SIZE in parameters:
+        if body.data is not _ABSENT and body.data is not None:
+            raise InvalidRequest(f"it has both data and {SIZE}")
+        return read_binary(body.datatype, body.shape, tail.take(parameters[SIZE]))
     _refuse_extensions("it", parameters)
+    if isinstance(body, FloatsBody | IntegersBody):
+        return Tensor(body.datatype, body.shape, pack_numbers(body.datatype, body.data or []))
     if body.data is _ABSENT:
         raise InvalidRequest("it has no data")
     return read_data(body.datatype, body.shape, body.data, parameters.get("content_type") == BASE64)

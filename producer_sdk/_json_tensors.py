@@ -26,7 +26,9 @@ from .topics import shown
 BASE64 = "base64"
 
 _FLOATS = frozenset((Datatype.FP16, Datatype.FP32, Datatype.FP64, Datatype.BF16))
-_FORMATS = dict(zip([d for d in Datatype if d not in (Datatype.BYTES, Datatype.BF16)], "?BHIQbhiqefd", strict=True))
+_FORMATS: dict[Datatype, str] = dict(
+    zip([d for d in Datatype if d not in (Datatype.BYTES, Datatype.BF16)], "?BHIQbhiqefd", strict=True)
+)
 _WIDE_INTEGERS = frozenset((Datatype.INT64, Datatype.UINT64))
 _SPECIAL = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _DECIMAL = re.compile(r"-?(?:0|[1-9][0-9]{0,19})", re.ASCII)
@@ -185,6 +187,15 @@ def _pack(datatype: Datatype, flat: list[Any], is_base64: bool) -> bytes:
     """The elements as they lie in a tensor; numbers are rounded once, half to even."""
     if datatype is Datatype.BYTES:
         return pack_bytes(_from_base64(flat) if is_base64 else [text.encode() for text in flat])
+    return pack_numbers(datatype, flat)
+
+
+def pack_numbers(datatype: Datatype, flat: list[Any]) -> bytes:
+    """Numbers of the kind that the datatype takes, as they lie in a tensor.
+
+    Raises:
+        InvalidRequest: one is out of its range.
+    """
     if datatype is Datatype.BF16:
         return _pack_bf16(flat)
     try:

@@ -21,7 +21,7 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from ._kafka_faults import Refusals, in_words
 from ._kafka_options import KafkaOptions
-from ._kafka_session import Session
+from ._kafka_session import Session, Together
 from ._sessions import Sessions
 from .broker import BrokerError, NoSuchPlace, Outgoing, Placed
 from .errors import HeadraceError, PayloadTooLarge
@@ -51,8 +51,28 @@ class Acknowledged:
         return Placed(placed.topic, placed.partition, placed.offset)
 
 
+class AcknowledgedTogether:
+    """Awaitable of the broker's acknowledgement of all records of a batch."""
+
+    __slots__ = ("_session", "_together", "_topic")
+
+    def __init__(self, together: Together, session: Session, topic: str) -> None:
+        self._together = together
+        self._session = session
+        self._topic = topic
+
+    def __await__(self) -> Generator[object, None, Placed]:
+        """Where its first record lies."""
+        try:
+            placed = yield from self._together.future.__await__()
+        except KafkaError as err:
+            self._session.broken = True
+            raise _fault(err, self._topic, self._together.batch._builder.size(), self._session.refusals) from err
+        return Placed(placed.topic, placed.partition, placed.offset)
+
+
 class KafkaProducer:
-    """Implements `broker.Producer`. One event loop; any task."""
+    """Implements `broker.Producer` and `broker.AtOnce`. One event loop; any task."""
 
     def __init__(self, bootstrap_servers: str, options: KafkaOptions) -> None:
         self._options = options
@@ -79,6 +99,22 @@ class KafkaProducer:
                 session.broken = True  # it ended while the record waited for room: the record goes with the next
             except KafkaError as err:
                 raise self._unsent(err, topic, _size(record)) from err
+
+    def publish_now(self, topic: str, record: Outgoing, partition: int) -> AcknowledgedTogether | None:
+        session = self._sessions.usable
+        known = None if session is None else session.topics.get(topic)
+        if session is None or known is None or partition not in known.partitions:
+            return None
+        try:
+            together = session.send_now(known.partitions[partition], record)
+        except KafkaError as err:
+            raise self._unsent(err, topic, _size(record)) from err
+        if together is None:
+            return None
+        if together.acknowledged is None:
+            together.acknowledged = AcknowledgedTogether(together, session, topic)
+        acknowledged: AcknowledgedTogether = together.acknowledged
+        return acknowledged
 
     async def publish_batch(self, topic: str, partition: int, records: Sequence[Outgoing]) -> int:
         session = self._sessions.usable or await self._sessions.renewed()

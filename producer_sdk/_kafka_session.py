@@ -57,6 +57,21 @@ class KnownTopic(NamedTuple):
         return self.partitions[partition]
 
 
+class Together:
+    """Records that are sent and acknowledged as one batch. The future may be cancelled.
+
+    `acknowledged` is for who sent them.
+    """
+
+    __slots__ = ("acknowledged", "batch", "future")
+
+    def __init__(self, batch: Any) -> None:
+        self.batch = batch
+        self.future: asyncio.Future[Any] = asyncio.shield(batch.future)
+        self.future.add_done_callback(_note_failure)
+        self.acknowledged: Any = None
+
+
 class Session:
     """Knows the topics that exist and ends what is not acknowledged in time. One event loop; any task."""
 
@@ -86,6 +101,7 @@ class Session:
         self._expected: deque[tuple[float, asyncio.Future[Any]]] = deque()
         self._trim_at = _TRIM_AT
         self._timer: asyncio.TimerHandle | None = None
+        self._together: dict[KafkaPartition, Together] = {}  # the newest of each partition
 
     async def open(self) -> None:
         """Connect and learn all topics. Raises BrokerError."""
@@ -164,6 +180,35 @@ class Session:
         self._expect(future)
         return future
 
+    def send_now(self, place: KafkaPartition, record: Outgoing) -> Together | None:
+        """Queue one record in the batch that gathers for its partition; None where it would have to wait for room.
+
+        Its acknowledgement is that of the batch: a future for each record costs more than the rest of the sending.
+        """
+        key, value, headers, timestamp_ms = record
+        named = list(headers) if headers else []
+        if DefaultRecordBatchBuilder.estimate_size_in_bytes(key, value, named) > self._max_record_bytes:
+            raise MessageSizeTooLargeError
+        accumulator = self._accumulator
+        if accumulator._closed or accumulator._exception is not None:
+            return None
+        waiting = accumulator._batches.get(place)
+        batch = waiting[-1] if waiting else accumulator._append_batch(accumulator.create_builder(), place)
+        if batch._builder.append(timestamp=timestamp_ms, key=key, value=value, headers=named) is None:
+            return None
+        together: Together | None = self._together.get(place)
+        if together is None or together.batch is not batch:
+            together = self._together[place] = Together(batch)
+            together.future.add_done_callback(lambda _: self._forget(place, batch))
+            self._expect(together.future)
+        return together
+
+    def _forget(self, place: KafkaPartition, batch: Any) -> None:
+        """A batch that is done would keep its records."""
+        together = self._together.get(place)
+        if together is not None and together.batch is batch:
+            del self._together[place]
+
     async def send_batch(self, place: KafkaPartition, batch: Any) -> asyncio.Future[Any]:
         """Queue a closed batch; waits while another is queued for the partition. Raises KafkaError."""
         await self._room(place)
@@ -236,3 +281,9 @@ class Session:
         accumulator.fail_all(ProducerClosed("the producer was closed before the acknowledgement"))
         for batch in batches:
             batch.future.exception()
+
+
+def _note_failure(future: asyncio.Future[Any]) -> None:
+    """Who does not wait for it wants no log entry."""
+    if not future.cancelled():
+        future.exception()

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 
 from ._claims import Claims, Sending
-from .broker import Acknowledgement, Admin, BrokerError, NoSuchPlace, NotAllowed, Outgoing, Producer
+from .broker import Acknowledgement, Admin, AtOnce, BrokerError, NoSuchPlace, NotAllowed, Outgoing, Producer
 from .errors import HeadraceError, PayloadTooLarge, UnknownModel
 from .rights import Operation, Resource, Right
 from .topics import Topics
@@ -62,7 +62,9 @@ class Sender:
         self._listed_at_s = -LISTING_AGE_S
         self._listings = 0
         self._looking = asyncio.Lock()
-        self._unacknowledged: deque[tuple[Route, Sending, Acknowledgement]] = deque()
+        self._publish_now = producer.publish_now if isinstance(producer, AtOnce) else None
+        self._unacknowledged: deque[tuple[Route, Acknowledgement]] = deque()
+        self._sent: dict[Acknowledgement, list[Sending]] = {}  # what each of those acknowledges
         self._watch_wanted = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -149,13 +151,33 @@ class Sender:
                 raise self._unknown(route.model, route.topic)
             route.resize(self._listing[route.topic])
 
+    def send_now(self, route: Route, sending: Sending) -> bool:
+        """As `send`, without a wait; False where that cannot be: nothing was handed over then."""
+        if self._publish_now is None or sending.claim is not None:
+            return False
+        try:
+            acknowledgement = self._publish_now(route.topic, sending.record, route.next_partition())
+        except PayloadTooLarge as err:
+            raise self._claims.advised(err) from err
+        if acknowledgement is None:
+            return False
+        self._await(route, sending, acknowledgement)
+        return True
+
+    def _await(self, route: Route, sending: Sending, acknowledgement: Acknowledgement) -> None:
+        others = self._sent.get(acknowledgement)
+        if others is not None:
+            others.append(sending)
+            return
+        self._sent[acknowledgement] = [sending]
+        self._unacknowledged.append((route, acknowledgement))
+        self._watch_wanted.set()
+
     async def send(self, route: Route, sending: Sending) -> None:
         """Hand over a request, stored first where it is large; a refusal that comes later is told to `failed`."""
         if sending.claim is not None:
             sending = await self._claims.store(sending)
-        acknowledgement = await self.publish(route, sending.record)
-        self._unacknowledged.append((route, sending, acknowledgement))
-        self._watch_wanted.set()
+        self._await(route, sending, await self.publish(route, sending.record))
 
     async def send_alone(self, route: Route, sending: Sending) -> None:
         """Hand over a request; every refusal is told to `failed`."""
@@ -209,14 +231,24 @@ class Sender:
         while True:
             await self._watch_wanted.wait()
             while self._unacknowledged:
-                route, sending, acknowledgement = self._unacknowledged.popleft()
+                route, acknowledgement = self._unacknowledged.popleft()
                 try:
                     await acknowledgement
-                except NoSuchPlace:
-                    self._spawn(self._send_again(route, sending), "headrace-send-again")
                 except HeadraceError as err:
-                    self._tell(sending.id, err)
+                    self._refused_together(route, self._sent.pop(acknowledgement), err)
+                else:
+                    del self._sent[acknowledgement]
             self._watch_wanted.clear()
+
+    def _refused_together(self, route: Route, sendings: Sequence[Sending], err: HeadraceError) -> None:
+        for sending in sendings:
+            if isinstance(err, NoSuchPlace):
+                self._spawn(self._send_again(route, sending), "headrace-send-again")
+            elif isinstance(err, PayloadTooLarge) and len(sendings) > 1:
+                # Alone, each gets its own outcome: most were not too large.
+                self._spawn(self.send_alone(route, sending), "headrace-send-alone")
+            else:
+                self._tell(sending.id, err)
 
     async def _send_again(self, route: Route, sending: Sending) -> None:
         """Place a request anew whose topic went away while it waited there; only once."""

@@ -6,7 +6,7 @@ Everything above this file knows only these names; the promise tests run on each
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from .errors import Internal
 from .rights import Right
@@ -166,6 +166,19 @@ class Producer(Protocol):
 
     async def stop(self, timeout_s: float = 10.0) -> None:
         """Flush and close within the time; what is unacknowledged then fails with BrokerError."""
+        ...
+
+
+@runtime_checkable
+class AtOnce(Protocol):
+    """What a producer may offer beside: handing over a record without a wait and without a future of its own."""
+
+    def publish_now(self, topic: str, record: Outgoing, partition: int) -> Acknowledgement | None:
+        """As `publish`; None where it would have to wait: nothing was handed over then.
+
+        Records that are acknowledged together share one acknowledgement, which tells where the first of them lies. The
+        refusal of one is the refusal of all.
+        """
         ...
 
 

@@ -7,12 +7,14 @@ object holds twice is refused. docs/wire.md states the rules of tensor data.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
+from ._binary_tail import SIZE
+from ._binary_tail import Tail as Tail
 from ._decode_faults import in_words
 from ._json_address import refused
 from ._json_bodies import InferBody as InferBody
@@ -36,6 +38,7 @@ from .tensors import Tensor
 from .topics import ReplyTo, shown
 from .wire import Form, Refused, Reply, Request, Undecodable, sendable
 
+BINARY_OUTPUT = "binary_data_output"
 _UNWRITABLE = (msgspec.MsgspecError, RecursionError, ValueError, TypeError, OverflowError)
 
 _encoder = msgspec.json.Encoder()
@@ -65,17 +68,17 @@ class Options(Struct, frozen=True):
 def read_options(parameters: Mapping[str, Scalar]) -> Options:
     """Take the parameters with a meaning of their own out of those of a body.
 
-    `binary_data_output`, Triton's wish for binary tensors, is left unmet: its clients read JSON as well.
+    `binary_data_output`, Triton's wish for binary tensors, has no meaning but over HTTP.
 
     Raises:
         InvalidRequest: naming the parameter at fault.
     """
-    if not parameters:
+    if not parameters or (len(parameters) == 1 and BINARY_OUTPUT in parameters):
         return Options(None, None, None, None, {})
     reply_to, deadline_s, tenant, version = (parameters.get(name) for name in OPTIONS)
     if type(version) is int:
         version = str(version)  # callers write 1 as often as "1"
-    rest = {name: value for name, value in parameters.items() if name not in OPTIONS and name != "binary_data_output"}
+    rest = {name: value for name, value in parameters.items() if name not in OPTIONS and name != BINARY_OUTPUT}
     check_parameters(rest)
     address, store = (None, None) if reply_to is None else read_return_address(reply_to)
     return Options(
@@ -149,17 +152,21 @@ def encode_json_reply(
     outputs: Mapping[str, Tensor],
     parameters: Mapping[str, Any],
     ref: DataRef | None = None,
+    binary: Collection[str] = (),
 ) -> bytes:
     """The record value of a result, as JSON. NaN and infinity among parameters become strings.
 
-    With `ref`, where the whole reply is stored, it is a pointer: `outputs` are empty.
+    With `ref`, where the whole reply is stored, it is a pointer: `outputs` are empty. Of the outputs named in `binary`
+    it says how many bytes follow it, which the caller adds.
 
     Raises:
         InferenceFailed: an output, name or parameter that the model gave cannot be written.
     """
     safe = {name: spelled(value) if isinstance(value, float) else value for name, value in parameters.items()}
     try:
-        items = [_written(name, tensor) for name, tensor in outputs.items()]
+        items = [
+            _described(name, tensor) if name in binary else _written(name, tensor) for name, tensor in outputs.items()
+        ]
         body = {"model_name": model, "model_version": version, "id": id, "parameters": safe, "outputs": items}
         return _encoder.encode(body if ref is None else body | ref.fields())
     except (*_UNWRITABLE, InvalidRequest) as err:
@@ -214,6 +221,11 @@ def tensor_to_json(name: str, tensor: Tensor) -> dict[str, Any]:
         item["parameters"] = {"content_type": BASE64}
     item["data"] = data
     return item
+
+
+def _described(name: str, tensor: Tensor) -> dict[str, Any]:
+    item: dict[str, Any] = {"name": name, "datatype": tensor.datatype, "shape": tensor.shape}
+    return item | {"parameters": {SIZE: len(tensor.data)}}
 
 
 def _written(name: str, tensor: Tensor) -> dict[str, Any]:

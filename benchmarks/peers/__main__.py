@@ -8,8 +8,8 @@ own docs, on the same ONNX file with one thread a process. One system runs at a 
 - Latency at the same load: Poisson arrivals at half of the lower of the two maxima, for both, from when each request
   was due.
 
-HTTP peers get raw bytes, or what their docs name as the way in; headrace is asked through its gateway in JSON, its
-requests going through Kafka twice. Queue peers stand beside headrace's worker. The generator's share of one core is in
+HTTP peers get raw bytes, or what their docs name as the way in; headrace is asked through its gateway with binary
+tensors, its requests going through Kafka twice. Queue peers stand beside headrace's worker. The generator's share of one core is in
 the JSON, for it runs on the same cores. Kafka's and Redis' own CPU is not in a system's CPU us.
 """
 

@@ -19,6 +19,7 @@ from benchmarks.peers.spec import Spec
 from benchmarks.programs import Program, ProgramError
 from benchmarks.records import WrongReply
 from benchmarks.subjects import ROWS_KEPT, Array, Subject, to_stderr
+from benchmarks.tensors_over_http import BinaryOipForm
 from headrace.free_ports import free_port
 
 CONNECTIONS, MANY = 64, 256
@@ -99,7 +100,7 @@ class HttpComparison:
     async def _ours(self, connections: int) -> AsyncIterator[Endpoint]:
         variant = variant_for(self._subject, connections)
         async with headrace_over_http(self._servers, self._subject, self._folder, variant, self._expected) as endpoint:
-            yield endpoint
+            yield replace(endpoint, form=BinaryOipForm())  # as raw as what most of the others are sent
 
     @asynccontextmanager
     async def _theirs(self, peer: HttpPeer) -> AsyncIterator[tuple[Program, Endpoint]]:

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from broker_clients import Clients, read
 
-from producer_sdk.broker import BrokerError, Outgoing, Placed
+from producer_sdk.broker import AtOnce, BrokerError, Outgoing, Placed
 from producer_sdk.errors import PayloadTooLarge
 
 
@@ -40,6 +40,22 @@ async def test_a_batch_keeps_its_order_and_says_where_it_begins(clients: Clients
     records = await read(await clients.reader(topic, 1), 101)
     assert (first, second) == (0, 100)
     assert [record.value for record in records] == [*values, b"last"]
+
+
+async def test_what_is_handed_over_at_once_is_acknowledged_with_its_batch(clients: Clients) -> None:
+    topic, producer = await clients.topic(2), await clients.producer()
+    if not isinstance(producer, AtOnce):
+        pytest.skip("this producer does not offer it")
+    await (await producer.publish(topic, Outgoing(None, b"first"), 1))
+    acknowledged = [producer.publish_now(topic, Outgoing(None, b"%d" % number), 1) for number in range(3)]
+    assert acknowledged[0] is not None
+    assert acknowledged == [acknowledged[0]] * 3
+    assert (await acknowledged[0]).offset == 1
+    records = await read(await clients.reader(topic, 1), 4)
+    assert [record.value for record in records] == [b"first", b"0", b"1", b"2"]
+    with pytest.raises(PayloadTooLarge, match="at most 1048000 "):
+        producer.publish_now(topic, Outgoing(None, bytes(1_048_000)), 1)
+    assert producer.publish_now(topic, Outgoing(None, b"x"), 2) is None
 
 
 async def test_a_batch_larger_than_a_request_keeps_its_order(clients: Clients) -> None:

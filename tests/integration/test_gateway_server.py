@@ -3,7 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import httpx
@@ -15,7 +15,7 @@ from gateway.protocol import MAX_HEAD_BYTES, ConnectionLimits
 from gateway.settings import GatewaySettings
 from producer_sdk.announcements import Announcement, ModelState, encode_announcement
 from producer_sdk.broker import Outgoing
-from producer_sdk.errors import PayloadTooLarge
+from producer_sdk.errors import Cancelled, HeadraceError, PayloadTooLarge, QueueFull
 from producer_sdk.model_topics import model_topics
 from producer_sdk.system_topics import ensure_system_topics
 from producer_sdk.tensors import Array
@@ -206,6 +206,88 @@ async def test_a_record_past_kafkas_limit_is_a_413(broker: MemoryBroker) -> None
         response = await http.post(running.url + INFER, json=BODY)
     assert response.status_code == 413
     assert response.json()["error"].startswith("too large for Kafka; name a bucket")
+
+
+async def test_requests_sent_ahead_are_answered_in_order(running: Running) -> None:
+    body = json.dumps(BODY | {"id": "first"}).encode()
+    infer = b"POST %s HTTP/1.1\r\nhost: a\r\ncontent-length: %d\r\n\r\n" % (INFER.encode(), len(body))
+    last = b"GET /v2 HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n"
+    answers = await running.raw(infer + body + infer + body.replace(b"first", b"again") + last)
+    ids = [line for line in answers.split(b"\r\n") if line.startswith(b"headrace-request-id: ")]
+    assert answers.count(b"HTTP/1.1 200 OK\r\n") == 3
+    assert ids[:2] == [b"headrace-request-id: first", b"headrace-request-id: again"]
+    assert answers.endswith(b"}")
+    assert answers.count(b"connection: close\r\n") == 1
+
+
+async def test_a_caller_that_hangs_up_with_requests_sent_ahead_is_forgotten(broker: MemoryBroker) -> None:
+    await announce_without_worker(broker)
+    body = json.dumps(BODY).encode()
+    infer = b"POST %s HTTP/1.1\r\nhost: a\r\ncontent-length: %d\r\n\r\n" % (INFER.encode(), len(body)) + body
+    async with serving(broker) as running:
+        _, writer = await asyncio.open_connection("127.0.0.1", running.port)
+        writer.write(infer + infer)
+        door = running.parts.admission
+        await until(lambda: bool(door.inflight_by_model))
+        writer.transport.abort()
+        await until(lambda: not door.inflight)
+        assert (door.inflight_by_model, door.body_bytes) == ({}, 0)
+
+
+async def test_a_caller_that_hangs_up_after_a_large_body_is_forgotten(broker: MemoryBroker) -> None:
+    """A large body pauses the reading of its connection."""
+    await announce_without_worker(broker)
+    body = json.dumps(BODY).encode() + b" " * 90_000
+    async with serving(broker) as running:
+        _, writer = await asyncio.open_connection("127.0.0.1", running.port)
+        writer.write(b"POST %s HTTP/1.1\r\nhost: a\r\ncontent-length: %d\r\n\r\n" % (INFER.encode(), len(body)) + body)
+        await until(lambda: bool(running.parts.admission.inflight_by_model))
+        writer.transport.abort()
+        await until(lambda: not running.parts.admission.inflight)
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    for _ in range(500):
+        if holds():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("it did not come to that")
+
+
+async def test_a_body_in_chunks_is_one_body(running: Running) -> None:
+    body = json.dumps(BODY).encode()
+    head = b"POST %s HTTP/1.1\r\nhost: a\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n" % INFER.encode()
+    reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
+    writer.write(head)
+    for at in range(0, len(body), 20):
+        chunk = body[at : at + 20]
+        writer.write(b"%x\r\n%b\r\n" % (len(chunk), chunk))
+        await asyncio.sleep(0.005)
+    writer.write(b"0\r\n\r\n")
+    assert b'"data":[2.0,4.0]' in await asyncio.wait_for(reader.read(), 5)
+    writer.close()
+
+
+async def test_an_idle_connection_is_closed_in_its_time(broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.listen.KEEP_ALIVE_S", 0.3)
+    async with serving(broker) as running:
+        reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
+        for _ in range(3):
+            writer.write(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
+            await reader.readuntil(b"\r\n\r\n")
+            await asyncio.sleep(0.1)
+        asked = time.monotonic()
+        assert (await asyncio.wait_for(reader.read(), 10)).endswith(b"}")
+        assert time.monotonic() - asked > 0.15
+        writer.close()
+
+
+@pytest.mark.parametrize(("error", "status"), [(Cancelled("elsewhere"), b"499 "), (QueueFull("no room"), b"503 ")])
+async def test_every_error_has_its_status_line(broker: MemoryBroker, error: HeadraceError, status: bytes) -> None:
+    body = json.dumps(BODY).encode()
+    head = b"POST %s HTTP/1.0\r\ncontent-length: %d\r\n\r\n" % (INFER.encode(), len(body))
+    async with FakeWorker(broker, "mlp", error), serving(broker) as running:
+        assert (await running.raw(head + body)).startswith(b"HTTP/1.1 " + status)
 
 
 async def test_a_taken_port_is_said_in_a_sentence() -> None:

@@ -151,10 +151,11 @@ async def test_a_body_past_the_cap_is_refused(rig: Rig, mlp: FakeWorker) -> None
     assert rig.parts.admission.body_bytes == 0
 
 
-async def test_binary_tensors_are_refused_in_a_sentence(rig: Rig, mlp: FakeWorker) -> None:
-    response = await rig.http.post(INFER, json=BODY, headers={"Inference-Header-Content-Length": "10"})
+@pytest.mark.parametrize("length", ["x", "-1", "9999", "9" * 4000])
+async def test_a_length_of_the_json_that_cannot_be_is_refused(rig: Rig, mlp: FakeWorker, length: str) -> None:
+    response = await rig.http.post(INFER, json=BODY, headers={"Inference-Header-Content-Length": length})
     assert error_of(response) == (400, "INVALID_REQUEST")
-    assert "JSON tensors" in response.json()["error"]
+    assert "Inference-Header-Content-Length" in response.json()["error"]
 
 
 @pytest.mark.parametrize(

@@ -209,3 +209,30 @@ def test_an_output_that_cannot_be_read_is_an_error_for_its_caller() -> None:
     error = decode_json_reply(b'{"id":"a","model_name":"m","outputs":[%b]}' % item)
     assert isinstance(error, InvalidRequest)
     assert error.id == "a"
+
+
+@pytest.mark.parametrize(
+    ("datatype", "texts"),
+    [("FP32", "1,-0.0,1e-45,3.4e38,0.1"), ("FP16", "65504,1e-8"), ("FP64", "1e308,0.1"), ("BF16", "1.5,3e38")]
+    + [(each, f"{limits.min},{limits.max}") for each, limits in INTEGERS.items()],
+)
+def test_flat_numbers_give_the_same_bits_as_nested_ones(datatype: str, texts: str) -> None:
+    """Flat ones are read in one pass over the body, nested ones in two."""
+    count = texts.count(",") + 1
+    flat, nested = (
+        read_infer_body(
+            b'{"inputs":[{"name":"x","shape":%b,"datatype":"%b","data":%b}]}'
+            % (shape.encode(), datatype.encode(), data.encode())
+        )
+        for shape, data in ((f"[{count}]", f"[{texts}]"), (f"[1,{count}]", f"[[{texts}]]"))
+    )
+    assert bytes(flat.inputs["x"].data) == bytes(nested.inputs["x"].data)
+
+
+@pytest.mark.parametrize(
+    ("datatype", "data"),
+    [("INT32", "[1.5]"), ("FP32", "[true]"), ("FP32", "[1,2]"), ("FP32", "null"), ("INT8", "[128]"), ("FP32", '["x"]')],
+)
+def test_what_is_no_such_number_is_refused_in_one_pass_too(datatype: str, data: str) -> None:
+    with pytest.raises(InvalidRequest, match="input 'x': "):
+        read_infer_body(f'{{"inputs":[{{"name":"x","shape":[1],"datatype":"{datatype}","data":{data}}}]}}'.encode())

@@ -1,5 +1,9 @@
 """Names are safe wherever they go, and replies never reach a topic that headrace reads."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -23,6 +27,16 @@ from producer_sdk.topics import (
 def test_fresh_ids_are_valid_and_differ() -> None:
     ids = {check_id(new_id()) for _ in range(100)}
     assert len(ids) == 100
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing forks here")
+def test_ids_of_a_forked_child_are_its_own() -> None:
+    program = (
+        "import os; from producer_sdk.topics import new_id; new_id(); child = os.fork(); "
+        "os.write(1, new_id().encode() + b'\\n'); child and os.waitpid(child, 0)"
+    )
+    ids = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout.split()
+    assert len(ids) == len(set(ids)) == 2
 
 
 def test_the_longest_derived_id_is_valid() -> None:
