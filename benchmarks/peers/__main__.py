@@ -9,8 +9,8 @@ own docs, on the same ONNX file with one thread a process. One system runs at a 
   was due.
 
 HTTP peers get raw bytes, or what their docs name as the way in; headrace is asked through its gateway with binary
-tensors, its requests going through Kafka twice. Queue peers stand beside headrace's worker. The generator's share of one core is in
-the JSON, for it runs on the same cores. Kafka's and Redis' own CPU is not in a system's CPU us.
+tensors, its requests going through Kafka twice. Queue peers stand beside headrace's worker. The generator's share of
+one core is in the JSON, for it runs on the same cores. Kafka's and Redis' own CPU is not in a system's CPU us.
 """
 
 from __future__ import annotations
