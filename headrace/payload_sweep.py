@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 
 import msgspec
@@ -11,8 +10,8 @@ from msgspec import Struct
 from producer_sdk.claim_keys import CLAIMS, DAY_MS, end_of_day_ms
 from producer_sdk.payloads import Payloads, StoredObject
 
-PAGE = 1000
-BUDGET_S = 60.0
+PAGE = 100  # after each, progress is told
+BUDGET_S = 60.0  # of one request, whatever was asked before
 
 
 class Swept(Struct, frozen=True):
@@ -45,7 +44,7 @@ async def sweep(
 ) -> Swept:
     """Look at all claim checks whose day has come, and with `deletes` delete those that have expired.
 
-    `progress` hears after each page of at most 1000. Raises as `Payloads.put`.
+    `progress` hears after each page. Raises as `Payloads.put`.
     """
     swept, after, more = Swept(), "", True
     while more:
@@ -69,7 +68,7 @@ async def _page(
 ) -> Swept:
     # The day in the key says where to look; the metadata decides.
     claims = [each for each in due if end_of_day_ms(each.key) is not None]
-    ends = await asyncio.gather(*(payloads.expiry_ms(bucket, each.key, budget_s=BUDGET_S) for each in claims))
+    ends = await payloads.expiries_ms(bucket, [each.key for each in claims], budget_s=BUDGET_S)
     known = [(each, end) for each, end in zip(claims, ends, strict=True) if end is not None]
     unknown = [each.key for each in due if each.key not in {claim.key for claim, _ in known}]
     expired = [(each, end) for each, end in known if end <= now_ms]
@@ -95,5 +94,5 @@ async def _uploads(payloads: Payloads, bucket: str, now_ms: int, deletes: bool, 
     begun = await payloads.unfinished(bucket, CLAIMS, budget_s=BUDGET_S)
     left = [each for each in begun if each.begun_ms + DAY_MS <= now_ms]
     if deletes:
-        await asyncio.gather(*(payloads.abandon(bucket, each, budget_s=BUDGET_S) for each in left))
+        await payloads.abandon(bucket, left, budget_s=BUDGET_S)
     return msgspec.structs.replace(swept, uploads=len(left))

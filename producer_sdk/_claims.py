@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from .broker import Outgoing
 from .byte_gate import ByteGate
+from .claim_keys import KEPT_MS
 from .dataref import DataRef
 from .errors import DeadlineExceeded, PayloadTooLarge
 
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from .payloads import Payloads
 
 STORE_S = 60.0  # longest time to store a request without a deadline
-KEPT_MS = 7 * 24 * 3600 * 1000  # without a deadline: as long as Kafka keeps records unless told otherwise
 MARGIN_MS = 3600 * 1000  # clocks differ, and a worker may look a little later
 MAX_BYTES_AT_ONCE = 128 << 20
 

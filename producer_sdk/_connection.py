@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, NamedTuple
 
 from ._canceller import Canceller
@@ -36,13 +37,17 @@ class Connection(NamedTuple):
         self.sender.start()
 
     async def close(self, timeout_s: float) -> None:
-        """Flush cancels and requests within one budget, then disconnect."""
+        """Flush cancels and requests within one budget, then disconnect; what fails leaves nothing behind it open."""
         loop = asyncio.get_running_loop()
         ends_at = loop.time() + timeout_s
-        await self.canceller.close(min(timeout_s, MOST_FOR_CANCELS_S))
-        await self.producer.stop(max(LEAST_STOP_S, ends_at - loop.time()))
-        await self.sender.close()
-        await self.admin.stop()
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(self.admin.stop)
+            stack.push_async_callback(self.sender.close)
+            stack.push_async_callback(self._stop_producer, ends_at)
+            await self.canceller.close(min(timeout_s, MOST_FOR_CANCELS_S))
+
+    async def _stop_producer(self, ends_at: float) -> None:
+        await self.producer.stop(max(LEAST_STOP_S, ends_at - asyncio.get_running_loop().time()))
 
 
 def new_connection(broker: Broker, topics: Topics, failed: Failed, claims: Claims) -> Connection:

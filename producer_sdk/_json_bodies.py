@@ -16,11 +16,11 @@ from ._decode_faults import in_words, no_json
 from ._json_keys import BYTE_ORDER_MARK, check_keys
 from ._json_tensors import BASE64, PART_BYTES, pack_numbers, read_data
 from ._limits import MAX_NAME_CHARS, MAX_TENSORS, Scalar, read_output_names
-from .dataref import DataRef
+from .dataref import REF_KEYS, DataRef
 from .errors import InvalidRequest
 from .tensors import MAX_DIMENSIONS, Datatype, Tensor
 from .topics import check_id, shown
-from .wire import Undecodable, check_one_source, read_reply_ref
+from .wire import Undecodable, check_one_source
 
 MAX_DESCRIPTION_BYTES = 4096  # of a body that is kept
 _ABSENT = Raw(b"")
@@ -237,10 +237,10 @@ def read_ref(body: RequestBody | ReplyBody) -> DataRef | None:
     Raises:
         InvalidRequest: it is not valid.
     """
-    if body.dataref is UNSET or body.dataref is None:
+    if body.dataref is UNSET or body.dataref is None:  # as nearly all are
         return None
-    fields = {name: getattr(body, name) for name in ("dataref", "sha256", "bytes", "expires_ms")}
-    return read_reply_ref({name: value for name, value in fields.items() if value is not UNSET})
+    fields = {name: getattr(body, name) for name in REF_KEYS}
+    return DataRef.optional({name: value for name, value in fields.items() if value is not UNSET})
 
 
 def _read_inputs_or_ref(parsed: RequestBody, tail: Tail | None) -> tuple[dict[str, Tensor], DataRef | None]:

@@ -23,7 +23,7 @@ from aiokafka.errors import (
 )
 from aiokafka.protocol.metadata import MetadataRequest
 
-from ._kafka_closing import GRACE_S, transport_of
+from ._kafka_closing import GRACE_S
 from ._kafka_faults import Refusals, no_connection
 from ._kafka_options import KafkaOptions
 from .broker import BrokerError, NotAuthenticated, TlsFailed
@@ -78,33 +78,40 @@ async def _look(name: str, host: str, port: int, options: KafkaOptions) -> Broke
     del arguments["bootstrap_servers"], arguments["retry_backoff_ms"]
     connection = AIOKafkaConnection(host, port, **arguments)
     try:
+        why = await _asked(connection, host, port, security)
+    finally:
+        await _end(connection)
+    return None if why is None else type(why)(f"no connection to Kafka at {name}: {why.message}")
+
+
+async def _asked(connection: AIOKafkaConnection, host: str, port: int, security: Security) -> BrokerError | None:
+    try:
         await connection.connect()
     except (KafkaError, OSError, EOFError, ValueError) as err:
         why = explained(err, host, security) or await _other_protocol(host, port, security)
         if isinstance(why, NotAuthenticated) and security.tokens is not None:
             security.tokens.forget()
-        await _end(connection)
-        return None if why is None else type(why)(f"no connection to Kafka at {name}: {why.message}")
+        return why
     try:
         answer = await connection.send(MetadataRequest([]))
         if security.tokens is not None and not answer.brokers:
             raise KafkaConnectionError("the token is refused")
     except (KafkaError, OSError) as err:
-        why = explained(err, host, security) or _turned_away(security)
-        return None if why is None else type(why)(f"no connection to Kafka at {name}: {why.message}")
-    finally:
-        await _end(connection)
+        return explained(err, host, security) or _turned_away(security)
     return None
 
 
 async def _end(connection: Any) -> None:
     """Let the socket close while there is an event loop to do it; of a handshake that failed nothing tells the end."""
-    transport = transport_of(connection)
+    # Not the connection's writer, which is gone where it has closed itself, and TLS waits for the broker's goodbye.
+    transport = None if connection._protocol is None else connection._protocol._transport
     closed = connection.close()
-    if closed is not None:
-        await asyncio.wait([closed], timeout=GRACE_S)
-    if transport is not None:
-        transport.abort()
+    try:
+        if closed is not None:
+            await asyncio.wait([closed], timeout=GRACE_S)
+    finally:
+        if transport is not None:
+            transport.abort()
 
 
 def explained(err: BaseException, host: str, security: Security) -> BrokerError | None:
@@ -259,5 +266,10 @@ async def _answers_in_tls(host: str, port: int) -> bool:
 
 async def _close(writer: asyncio.StreamWriter) -> None:
     writer.close()
-    with contextlib.suppress(OSError):
-        await writer.wait_closed()
+    try:
+        async with asyncio.timeout(GRACE_S):
+            await writer.wait_closed()
+    except (OSError, TimeoutError):
+        pass  # what it says of its end is nothing to go by
+    finally:
+        writer.transport.abort()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -106,10 +107,11 @@ class Lifecycle:
         if connection is None:
             return
         connection.canceller.send_soon(self._replies.waiting())
-        await self._replies.close()
-        await connection.close(self._close_timeout_s)
-        if self._own_payloads is not None:
-            await self._own_payloads.close()
+        async with AsyncExitStack() as stack:  # what fails here, or is cancelled, leaves nothing behind it open
+            if self._own_payloads is not None:
+                stack.push_async_callback(self._own_payloads.close)
+            stack.push_async_callback(connection.close, self._close_timeout_s)
+            await self._replies.close()
 
     def _open(self) -> Connection:
         if self._closed:

@@ -101,4 +101,4 @@ def read_ref(raw: Raw) -> DataRef | None:
         raise InvalidRequest(in_words(err, "the reference")) from err
     if len(fields) < size:
         raise InvalidRequest("the reference names one key twice")
-    return DataRef.from_fields(fields) if "dataref" in fields else None
+    return DataRef.optional(fields)

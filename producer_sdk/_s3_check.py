@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from ._s3_download import download
 from ._s3_errors import S3Refused
-from ._s3_listing import delete
 from ._s3_pool import Budget, S3Pool
 from ._s3_upload import PutOrder, upload
 from .claim_keys import claim_key
@@ -40,8 +39,8 @@ async def check_bucket(pool: S3Pool, bucket: str, now_ms: int, budget: Budget) -
         return "" if existed else "the store overwrites objects although told not to (If-None-Match: *)"
 
     async def gone() -> str:
-        deleted = await delete(pool, bucket, [place.key], budget)
-        return deleted.refused[0][1] if deleted.refused else ""
+        await pool.call(budget, lambda attempt: attempt.client.delete_object(Bucket=bucket, Key=place.key))
+        return ""
 
     steps = {"put": first_put, "get": get, "conditional put": second_put, "delete": gone}
     return await _tried(steps)

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from functools import partial
-from typing import Any
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from ._s3_attempt import Attempt
 from ._s3_errors import Refusal, S3Refused, write_error
 from ._s3_facts import expiry
 from ._s3_pool import Budget, S3Pool, all_or_none
-from .dataref import S3Key
 
 MOST = 1000
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 class StoredObject(Struct, frozen=True):
@@ -69,50 +68,65 @@ async def unfinished(pool: S3Pool, bucket: str, prefix: str, budget: Budget) -> 
     return [Unfinished(each["Key"], each["UploadId"], _ms(each["Initiated"])) for each in page.get("Uploads", [])]
 
 
-async def abandon(pool: S3Pool, place: S3Key, upload_id: str, budget: Budget) -> None:
-    """Throw away the parts of an upload."""
-    named = {"Bucket": place.bucket, "Key": place.key, "UploadId": upload_id}
-    try:
-        await pool.call(budget, lambda attempt: attempt.client.abort_multipart_upload(**named))
-    except S3Refused as err:
-        if err.refusal is not Refusal.NO_UPLOAD:
-            raise write_error(err, budget.what, "s3:AbortMultipartUpload") from err
+async def abandon(pool: S3Pool, bucket: str, uploads: Sequence[Unfinished], budget_s: float) -> None:
+    """Throw away the parts of uploads."""
+
+    async def one(upload: Unfinished) -> None:
+        named = {"Bucket": bucket, "Key": upload.key, "UploadId": upload.upload_id}
+        budget = Budget(f"abort an upload to s3://{bucket}/{upload.key}", budget_s)
+        try:
+            await pool.call(budget, lambda attempt: attempt.client.abort_multipart_upload(**named))
+        except S3Refused as err:
+            if err.refusal is not Refusal.NO_UPLOAD:
+                raise write_error(err, budget.what, "s3:AbortMultipartUpload") from err
+
+    await _in_turn(pool, uploads, one)
 
 
-async def expiry_ms(pool: S3Pool, place: S3Key, budget: Budget) -> int | None:
-    """When an object expires by its metadata."""
-    try:
-        head = await pool.call(budget, partial(_head, place))
-    except S3Refused as err:
-        if err.refusal is Refusal.MISSING:
-            return None
-        raise write_error(err, budget.what, "s3:GetObject") from err
-    return expiry(head.get("Metadata", {}))
+async def expiries_ms(pool: S3Pool, bucket: str, keys: Sequence[str], budget_s: float) -> list[int | None]:
+    """When objects expire by their metadata."""
+
+    async def one(key: str) -> int | None:
+        budget = Budget(f"look at s3://{bucket}/{key}", budget_s)
+        try:
+            head = await pool.call(budget, lambda attempt: attempt.client.head_object(Bucket=bucket, Key=key))
+        except S3Refused as err:
+            if err.refusal is Refusal.MISSING:
+                return None
+            raise write_error(err, budget.what, "s3:GetObject") from err
+        return expiry(head.get("Metadata", {}))
+
+    return await _in_turn(pool, keys, one)
 
 
-async def delete(pool: S3Pool, bucket: str, keys: Sequence[str], budget: Budget) -> Deleted:
+async def delete(pool: S3Pool, bucket: str, keys: Sequence[str], budget_s: float) -> Deleted:
     """Each by a request of its own: the one for many needs a checksum on which stores do not agree."""
-    room = asyncio.Semaphore(pool.parts_at_once)
 
     async def one(key: str) -> str:
-        async with room:
-            try:
-                await pool.call(budget, lambda attempt: attempt.client.delete_object(Bucket=bucket, Key=key))
-            except S3Refused as err:
-                if err.refusal is not Refusal.MISSING:
-                    return err.reason
+        budget = Budget(f"delete s3://{bucket}/{key}", budget_s)
+        try:
+            await pool.call(budget, lambda attempt: attempt.client.delete_object(Bucket=bucket, Key=key))
+        except S3Refused as err:
+            if err.refusal is not Refusal.MISSING:
+                return err.reason
         return ""
 
-    reasons = await all_or_none(one(key) for key in keys)
+    reasons = await _in_turn(pool, keys, one)
     told = list(zip(keys, reasons, strict=True))
     return Deleted(
         tuple(key for key, reason in told if not reason), tuple((key, reason) for key, reason in told if reason)
     )
 
 
-def _head(place: S3Key, attempt: Attempt) -> dict[str, Any]:
-    head: dict[str, Any] = attempt.client.head_object(Bucket=place.bucket, Key=place.key)
-    return head
+async def _in_turn(pool: S3Pool, items: Sequence[T], work: Callable[[T], Coroutine[Any, Any, R]]) -> list[R]:
+    """What it gives for each. A request's time counts from its turn: many are not late because they are many."""
+    room = asyncio.Semaphore(pool.at_once)
+
+    async def one(item: T) -> R:
+        async with room:
+            return await work(item)
+
+    return await all_or_none(one(item) for item in items)
 
 
 async def _asked(pool: S3Pool, budget: Budget, right: str, work: Any) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from ._s3_attempt import Attempt
 from ._s3_clients import Clients, check_installed
 from ._s3_errors import PayloadUnavailable, Refusal, S3Refused
 from ._s3_faults import known_faults, refused
+from .byte_gate import ByteGate
 from .payload_settings import S3Settings
 
 T = TypeVar("T")
@@ -25,11 +26,15 @@ _GOODBYE_S = 5.0
 
 
 class Budget:
-    """The time for one operation, and its name for people: `get s3://bucket/key`."""
+    """The time for one operation, and its name for people: `get s3://bucket/key`.
 
-    def __init__(self, what: str, budget_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+    Reads of lower `rank` go first, and each rank leaves one place more than the one before.
+    """
+
+    def __init__(self, what: str, budget_s: float, rank: int = 0, clock: Callable[[], float] = time.monotonic) -> None:
         self.what = what
         self.budget_s = budget_s
+        self.rank = rank
         self._clock = clock
         self._ends_at = clock() + budget_s
 
@@ -68,12 +73,13 @@ class S3Pool:
     def __init__(self, settings: S3Settings, threads: int) -> None:
         check_installed()
         self.settings = settings
+        self.at_once = threads
         self.parts_at_once = max(1, threads // 2)
         self._clients = Clients(settings, threads)
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="headrace-s3")
         self._places = asyncio.Semaphore(threads)
         # Reads that hang must not keep results from being stored.
-        self._reads = asyncio.Semaphore(max(1, threads - threads // 4))
+        self._reads = ByteGate(max(1, threads - threads // 4))
         self._attempts: dict[Future[Any], Attempt] = {}
         self._chores: set[asyncio.Task[None]] = set()
         self._closed = False
@@ -103,7 +109,7 @@ class S3Pool:
 
     async def _place(self, budget: Budget, work: Work[T], reads: bool) -> T:
         if reads:
-            async with self._reads, self._places:
+            async with self._reads.room_for(1, budget.rank, keep=budget.rank), self._places:
                 return await self._attempt(budget, work)
         async with self._places:
             return await self._attempt(budget, work)

@@ -1,4 +1,4 @@
-"""How many bytes may be on their way at a time. Pure but for the waiting."""
+"""How many bytes (or whatever is counted) may be on their way at a time. Pure but for the waiting."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from heapq import heappop, heappush
 from itertools import count
 
-_Waiting = tuple[int, int, int, asyncio.Future[None]]
+_Waiting = tuple[int, int, int, int, asyncio.Future[None]]
 
 
 class ByteGate:
@@ -28,19 +28,19 @@ class ByteGate:
         self._order = count()
 
     @asynccontextmanager
-    async def room_for(self, nbytes: int, rank: int = 0) -> AsyncIterator[None]:
-        """Wait for room, and hold it."""
+    async def room_for(self, nbytes: int, rank: int = 0, keep: int = 0) -> AsyncIterator[None]:
+        """Wait for room, and hold it. Who is not alone leaves `keep` bytes free, for lower ranks."""
         nbytes = min(nbytes, self.most)
-        await self._enter(nbytes, rank)
+        await self._enter(nbytes, rank, keep)
         try:
             yield
         finally:
             self.inside -= nbytes
             self._let_in()
 
-    async def _enter(self, nbytes: int, rank: int) -> None:
+    async def _enter(self, nbytes: int, rank: int, keep: int) -> None:
         let_in: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        heappush(self._waiting, (rank, next(self._order), nbytes, let_in))
+        heappush(self._waiting, (rank, next(self._order), nbytes, keep, let_in))
         self._let_in()
         try:
             await let_in
@@ -54,11 +54,11 @@ class ByteGate:
     def _let_in(self) -> None:
         """Those at the head that fit: a large one is not passed by small ones for ever."""
         while self._waiting:
-            _, _, nbytes, let_in = self._waiting[0]
+            _, _, nbytes, keep, let_in = self._waiting[0]
             if let_in.cancelled():
                 heappop(self._waiting)
                 continue
-            if self.inside + nbytes > self.most:
+            if self.inside and self.inside + nbytes + keep > self.most:
                 return
             heappop(self._waiting)
             self.inside += nbytes

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 
 CLAIMS = "claims/"
 DAY_MS = 86_400_000
+KEPT_MS = 7 * DAY_MS  # of claim checks without a deadline: as long as Kafka keeps records unless told otherwise
 _CLAIM_KEY = re.compile(r"claims/(\d{4})/(\d{2})/(\d{2})/[0-9a-f]{32}", re.ASCII)
 _LAST_MS = 253_402_300_799_999  # of the year 9999: later ones have no such key
 

@@ -132,6 +132,15 @@ class DataRef(Struct, frozen=True, omit_defaults=True, rename={"uri": "dataref",
         except msgspec.ValidationError as err:
             raise InvalidRequest(f"The reference to a stored payload is not valid: {err}.") from err
 
+    @classmethod
+    def optional(cls, fields: Mapping[str, object]) -> DataRef | None:
+        """The same, or None where `dataref` is missing or null: the other keys mean nothing then.
+
+        Raises:
+            InvalidRequest: a value is not as the wire says.
+        """
+        return None if fields.get("dataref") is None else cls.from_fields(fields)
+
     def fields(self) -> dict[str, str | int]:
         """The wire's keys: `dataref`, and what is known of `sha256`, `bytes` and `expires_ms`."""
         known: dict[str, str | int] = {"dataref": self.uri}

@@ -22,7 +22,7 @@ from msgspec import Struct
 from ._s3_check import check_bucket
 from ._s3_download import download, size_of
 from ._s3_errors import InputDenied, PayloadUnavailable
-from ._s3_listing import Deleted, Listing, StoredObject, Unfinished, abandon, delete, expiry_ms, list_page, unfinished
+from ._s3_listing import Deleted, Listing, StoredObject, Unfinished, abandon, delete, expiries_ms, list_page, unfinished
 from ._s3_pool import Budget, S3Pool
 from ._s3_upload import PutOrder, upload
 from .broker import Misconfigured
@@ -111,11 +111,12 @@ class Payloads:
         if bucket not in self.settings.allowed:
             raise InvalidRequest(f"{uri} may not be used: {bucket} is not one of the buckets in HEADRACE_S3_BUCKETS.")
 
-    async def get(self, ref: DataRef, *, budget_s: float, max_bytes: int) -> bytes:
+    async def get(self, ref: DataRef, *, budget_s: float, max_bytes: int, rank: int = 0) -> bytes:
         """The object whole, checked against the size and the checksum of the reference.
 
         Nothing above `max_bytes` is downloaded, whatever the reference says. Objects of more than a part (8 MiB) come
-        in parts at once, all of the same version.
+        in parts at once, all of the same version. Reads of lower rank go first; however many hang, there are places
+        that only lower ranks take.
 
         Raises:
             InputGone: missing, expired (without asking the store), changed meanwhile, or of another size or checksum.
@@ -128,12 +129,12 @@ class Payloads:
         self.check_ref(ref)
         if ref.expired(self._now_ms()):
             raise InputGone(f"{ref.uri} expired at {ref.expires_ms} ms since 1970.")
-        return await download(self._pool, ref, Budget(f"get {ref.uri}", budget_s), max_bytes)
+        return await download(self._pool, ref, Budget(f"get {ref.uri}", budget_s, rank), max_bytes)
 
-    async def size(self, ref: DataRef, *, budget_s: float) -> int:
+    async def size(self, ref: DataRef, *, budget_s: float, rank: int = 0) -> int:
         """How many bytes the object has; raises as `get`."""
         self.check_ref(ref)
-        return await size_of(self._pool, ref, Budget(f"look at {ref.uri}", budget_s))
+        return await size_of(self._pool, ref, Budget(f"look at {ref.uri}", budget_s, rank))
 
     async def put(
         self,
@@ -194,24 +195,27 @@ class Payloads:
         budget = Budget(f"list s3://{bucket}/{prefix}", budget_s)
         return await list_page(self._pool, bucket, prefix, after, most, budget)
 
-    async def expiry_ms(self, bucket: str, key: str, *, budget_s: float) -> int | None:
-        """When an object expires by its metadata; None where that says nothing, or the object is gone.
+    async def expiries_ms(self, bucket: str, keys: Sequence[str], *, budget_s: float) -> Sequence[int | None]:
+        """When objects expire by their metadata; None where that says nothing, or the object is gone.
 
-        Raises:
-            PayloadUnavailable, Misconfigured: as `put`.
-        """
-        place = S3Key(bucket, key)
-        self._check_allowed(bucket, str(place))
-        return await expiry_ms(self._pool, place, Budget(f"look at {place}", budget_s))
-
-    async def delete(self, bucket: str, keys: Sequence[str], *, budget_s: float) -> Deleted:
-        """Delete objects, at most 1000; one that is not there counts as deleted. Says which were refused, and why.
+        They are asked for a few at a time, and each has `budget_s` from its turn on.
 
         Raises:
             PayloadUnavailable, Misconfigured: as `put`.
         """
         self._check_allowed(bucket, f"s3://{bucket}/")
-        return await delete(self._pool, bucket, keys, Budget(f"delete from s3://{bucket}/", budget_s))
+        return await expiries_ms(self._pool, bucket, keys, budget_s)
+
+    async def delete(self, bucket: str, keys: Sequence[str], *, budget_s: float) -> Deleted:
+        """Delete objects; one that is not there counts as deleted. Says which were refused, and why.
+
+        They go a few at a time, and each has `budget_s` from its turn on.
+
+        Raises:
+            PayloadUnavailable, Misconfigured: as `put`.
+        """
+        self._check_allowed(bucket, f"s3://{bucket}/")
+        return await delete(self._pool, bucket, keys, budget_s)
 
     async def unfinished(self, bucket: str, prefix: str, *, budget_s: float) -> Sequence[Unfinished]:
         """Uploads in parts that were begun and neither completed nor aborted, at most 1000: their parts cost room.
@@ -222,15 +226,14 @@ class Payloads:
         self._check_allowed(bucket, f"s3://{bucket}/{prefix}")
         return await unfinished(self._pool, bucket, prefix, Budget(f"list uploads to s3://{bucket}/{prefix}", budget_s))
 
-    async def abandon(self, bucket: str, upload: Unfinished, *, budget_s: float) -> None:
-        """Throw away the parts of an upload; one that is not there any more counts as thrown away.
+    async def abandon(self, bucket: str, uploads: Sequence[Unfinished], *, budget_s: float) -> None:
+        """Throw away the parts of uploads, each within `budget_s`; one that is not there counts as thrown away.
 
         Raises:
             PayloadUnavailable, Misconfigured: as `put`.
         """
-        self._check_allowed(bucket, f"s3://{bucket}/{upload.key}")
-        place = S3Key(bucket, upload.key)
-        await abandon(self._pool, place, upload.upload_id, Budget(f"abort an upload to {place}", budget_s))
+        self._check_allowed(bucket, f"s3://{bucket}/")
+        await abandon(self._pool, bucket, uploads, budget_s)
 
     async def close(self) -> None:
         """Give up what runs, end uploads that were given up, and let the threads go. Safe to call twice."""

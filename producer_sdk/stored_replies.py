@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from ._s3_errors import PayloadUnavailable
 from .broker import Misconfigured
 from .byte_gate import ByteGate
 from .dataref import DataRef
@@ -35,7 +36,7 @@ class StoredReplies:
 
         Raises:
             ResultGone: it expired, was deleted or changed, or is no reply to this request.
-            PayloadUnavailable: the store did not give it within the budget.
+            PayloadUnavailable: the store did not give it within the budget, or others were fetched for as long.
             PayloadTooLarge: it is larger than 1 GiB.
             Misconfigured: this client has no store, may not read the bucket, or the store refuses its credentials.
         """
@@ -54,13 +55,19 @@ class StoredReplies:
             )
         loop = asyncio.get_running_loop()
         ends_at_s = loop.time() + budget_s
+        nbytes = self._room.most if ref.nbytes < 0 else ref.nbytes
         try:
-            async with self._room.room_for(self._room.most if ref.nbytes < 0 else ref.nbytes):
+            async with asyncio.timeout_at(ends_at_s) as limit, self._room.room_for(nbytes):
+                limit.reschedule(None)  # the store keeps the time itself, and says more when it is over
                 left_s = max(0.001, ends_at_s - loop.time())
                 data = await self._payloads.get(ref, budget_s=left_s, max_bytes=MAX_REPLY_BYTES)
                 if len(data) <= IN_A_THREAD_BYTES:
                     return read_stored(pointer, data)
                 return await asyncio.to_thread(read_stored, pointer, data)
+        except TimeoutError as err:
+            raise PayloadUnavailable(
+                f"Could not get {ref.uri} within {budget_s:.3g} s: other stored results were fetched meanwhile."
+            ) from err
         except InputGone as err:
             raise ResultGone(f"the stored result is gone: {err.message}") from err
         except InvalidRequest as err:

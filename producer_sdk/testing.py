@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from ._claims import KEPT_MS
 from .announcements import Announcement, ModelState, encode_announcement
 from .broker import Broker, BrokerError, CommitRefused, Committed, Outgoing, Record, TopicPartition
+from .claim_keys import KEPT_MS
 from .dataref import DataRef
 from .errors import HeadraceError, InferenceFailed, InvalidRequest, PayloadTooLarge
 from .memory import MemoryBroker

@@ -231,7 +231,7 @@ def decode_reply(value: bytes) -> Reply | HeadraceError:
     """
     try:
         envelope = _replies.decode(value)
-        ref = read_reply_ref(envelope.ref) if type(envelope.ref) is dict else None
+        ref = DataRef.optional(envelope.ref) if type(envelope.ref) is dict else None
     except (*_UNREADABLE, InvalidRequest) as err:
         raise Undecodable(f"the record is no reply: {_why(err)}") from err
     if envelope.wire != WIRE_VERSION:
@@ -246,15 +246,6 @@ def decode_reply(value: bytes) -> Reply | HeadraceError:
         err.id = envelope.id
         return err
     return Reply(envelope.id, envelope.model, envelope.version, outputs, envelope.parameters, None, ref)
-
-
-def read_reply_ref(fields: Mapping[str, Any]) -> DataRef | None:
-    """The reference among the keys of a reply; None where there is none.
-
-    Raises:
-        InvalidRequest: it is not valid.
-    """
-    return None if fields.get("dataref") is None else DataRef.from_fields(fields)
 
 
 def _why(err: Exception) -> str:

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from .reception import Reception
 
 MAX_REQUESTS = 1024  # of a lane; each holds its offset open, and a task
+PAST_DEADLINE_S = 1.0
 FETCH_S = 60.0  # longest time for one object, where no deadline ends it sooner: a store that restarts is waited for
+KEPT_FOR_OTHERS = 8  # a lane leaves this part of the bytes to each lane above it: what hangs must not take all
 RANK = {lane: rank for rank, lane in enumerate(Lane)}
 
 
@@ -150,7 +152,7 @@ class Claims:
         assert ref is not None, "only requests with a reference come here"
         most = self._gate.most
         rank = RANK[referred.lane]
-        nbytes = ref.nbytes if ref.nbytes >= 0 else await self._payloads.size(ref, budget_s=FETCH_S)
+        nbytes = ref.nbytes if ref.nbytes >= 0 else await self._payloads.size(ref, budget_s=FETCH_S, rank=rank)
         if nbytes > most:
             raise PayloadTooLarge(f"{ref.uri} has {nbytes} bytes; at most {most} are taken here.")
         room, lane = self._rooms[referred.lane], referred.lane
@@ -158,13 +160,21 @@ class Claims:
             while self._is_full(lane):
                 room.clear()
                 await room.wait()
-            async with self._gate.room_for(nbytes, rank):
+            async with self._gate.room_for(nbytes, rank, keep=rank * most // KEPT_FOR_OTHERS):
                 if self._is_full(lane):  # filled by those that were let in before
                     continue
-                left_s = FETCH_S if referred.expires is None else referred.expires - time.monotonic()
-                data = await self._payloads.get(ref, budget_s=min(FETCH_S, max(0.001, left_s)), max_bytes=most)
+                budget_s = fetch_s(referred.expires, time.monotonic())
+                data = await self._payloads.get(ref, budget_s=budget_s, max_bytes=most, rank=rank)
             self.fetched += 1
             return data
+
+
+def fetch_s(expires: float | None, now: float) -> float:
+    """The time for one object: until after the deadline, so that a request ends by that and not by a store's fault.
+
+    Event loops round time: without the margin either could come first.
+    """
+    return FETCH_S if expires is None else min(FETCH_S, max(0.0, expires - now) + PAST_DEADLINE_S)
 
 
 def claims_for(

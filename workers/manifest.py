@@ -169,6 +169,7 @@ class Manifest:
                     "along its first axis; one that takes a single row at a time has max_batch_size 1",
                 )
             self.settings["max_batch_size"] = convert("max_batch_size", size, Annotated[int, Meta(ge=1, le=1_000_000)])
+            self.settings["states_rows"] = True
         try:
             msgspec.msgpack.encode(self.settings.get("parameters"))
         except (TypeError, OverflowError, ValueError) as err:

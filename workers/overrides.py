@@ -22,12 +22,25 @@ def _changes(spec: ModelSpec, settings: WorkerSettings) -> dict[str, Any]:
         changes["isolation"] = settings.isolation
     if settings.device is not None:
         changes["device"] = settings.device
-    if settings.low_latency:
-        changes["max_batch_size"] = min(LOW_LATENCY_ROWS, spec.max_batch_size)
-        changes["max_wait_ms"] = 0.0
-    if settings.max_batch_size is not None:
-        changes["max_batch_size"] = settings.max_batch_size
-    if "max_batch_size" in changes:
-        fitting = tuple(rows for rows in spec.batching.preferred_rows if rows <= changes["max_batch_size"])
+    rows = _rows(spec, settings)
+    if rows != spec.max_batch_size:
+        changes["max_batch_size"] = rows
+        fitting = tuple(preferred for preferred in spec.batching.preferred_rows if preferred <= rows)
         changes["batching"] = replace(spec.batching, preferred_rows=fitting)
+    if settings.low_latency:
+        changes["max_wait_ms"] = 0.0
+    if spec.states_rows and spec.max_batch_size < (settings.max_batch_size or 0):
+        stays = (
+            f"its model.yaml says max_batch_size {spec.max_batch_size}, which stays: the worker's "
+            f"{settings.max_batch_size} could lower it, but does not raise it"
+        )
+        changes["warnings"] = (*spec.warnings, stays)
     return changes
+
+
+def _rows(spec: ModelSpec, settings: WorkerSettings) -> int:
+    """Who wrote a model.yaml knows what the model bears: a site may ask for less; for more where nothing is said."""
+    rows = spec.max_batch_size
+    if settings.max_batch_size is not None:
+        rows = min(rows, settings.max_batch_size) if spec.states_rows else settings.max_batch_size
+    return min(LOW_LATENCY_ROWS, rows) if settings.low_latency else rows

@@ -77,9 +77,11 @@ class Replier:
         self._running = running
         self._behind = behind
         self._index = index
-        self._replies = Sender(producer, destinations, scribe, self._finish, self._replaced, self._keep)
+        self._replies = Sender(producer, destinations, scribe, self._finish, self._replaced, self._keep, self._put_back)
         # A letter is no evidence to keep of another.
-        self._letters = Sender(producer, destinations, scribe, lambda _: None, lambda *_: None, self._keep)
+        self._letters = Sender(
+            producer, destinations, scribe, lambda _: None, lambda *_: None, self._keep, self._put_back
+        )
         self._urgent = self._answers = False
         self._youngest = -math.inf  # when the last of them arrived, monotonic seconds
         self._waiting: list[Outcome] = []
@@ -154,6 +156,12 @@ class Replier:
         if pointer.evidence is not None and outcome.evidence is None:
             await self._keep(pointer)
         return pointer
+
+    def _put_back(self, outcome: Outcome) -> None:
+        """One that goes in the place of another and is to be stored first: it goes the way of all such."""
+        self._waiting.append(outcome)
+        self._storing_nbytes += _bytes_of([outcome])
+        self._wake.set()
 
     async def _keep(self, outcome: Outcome) -> None:
         await self._letters.send_all([self._scribe.letter_of(outcome)])

@@ -46,7 +46,6 @@ class Scribe:
         *,
         as_events: bool = False,
     ) -> None:
-        self._as_events = as_events
         self._events = EventWriter(topics.prefix, model, always=as_events)
         self._model = model
         self._version = version
@@ -142,9 +141,8 @@ class Scribe:
             return self.failed(work, DeadlineExceeded("the deadline passed while the model ran"))
         if isinstance(value, HeadraceError):
             return self.failed(work, value)
-        nbytes = len(value)
-        if self._as_events or work.record.headers:
-            nbytes += size_of(self._headers(work.record, work.request.id, work.request.form, OK))
+        headers = self._headers(work.record, work.request.id, work.request.form, OK)
+        nbytes = len(value) + size_of(headers)
         storing = None if nbytes > self._most_bytes else self._storing(work, nbytes, told)
         if storing is not None and Code.INTERNAL in self._dead_letter_codes:
             lost = Internal("its result could not be stored")
@@ -152,7 +150,7 @@ class Scribe:
         if nbytes > self._max_value_bytes and storing is None:
             most = self._max_value_bytes if nbytes <= self._most_bytes else self._most_bytes
             return self.failed(work, too_large(nbytes, most))
-        return self._outcome(work, OK, value, fingerprint=work.fingerprint, storing=storing)
+        return self._outcome(work, OK, value, headers=headers, fingerprint=work.fingerprint, storing=storing)
 
     def _storing(
         self, work: Work, nbytes: int, told: Mapping[str, Any], error: HeadraceError | None = None
@@ -185,10 +183,10 @@ class Scribe:
         evidence: Outgoing | None = None,
         fingerprint: bytes = b"",
         storing: Storing | None = None,
+        headers: Headers | None = None,
     ) -> Outcome:
         request = work.request
-        headers: Headers = ()
-        if self._as_events or work.record.headers:
+        if headers is None:
             headers = self._headers(work.record, request.id, request.form, code)
         return Outcome(
             request.id,

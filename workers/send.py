@@ -43,7 +43,8 @@ class Sender:
     """Publishes outcomes of one model. Any task of one event loop may call it.
 
     `acknowledged` is called with outcomes as the broker confirms them; `replaced` with an outcome that cannot be sent
-    and what goes in its place; `keep` publishes the evidence of that, where the first had none.
+    and what goes in its place; `keep` publishes the evidence of that, where the first had none. `put_back` takes what
+    goes in the place of another and is to be stored before it is sent.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class Sender:
         acknowledged: Callable[[Sequence[Outcome]], None],
         replaced: Callable[[Outcome, Outcome], None],
         keep: Callable[[Outcome], Awaitable[None]],
+        put_back: Callable[[Outcome], None],
     ) -> None:
         self._producer = producer
         self._destinations = destinations
@@ -61,6 +63,7 @@ class Sender:
         self._acknowledged = acknowledged
         self._replaced = replaced
         self._keep = keep
+        self._put_back = put_back
 
     async def by_partition(self, outcomes: Sequence[Outcome]) -> Mapping[tuple[str, int], list[Outcome]]:
         """Where each goes; the broker is asked once at most, however many topics are not known."""
@@ -80,7 +83,10 @@ class Sender:
                 counts = self._destinations.partitions
                 count = counts.get(topic, 0)
             if (partition or 0) >= count:
-                outcome, last = await self._redirected(outcome, count), None
+                redirected, last = await self._redirected(outcome, count), None
+                if redirected is None:
+                    continue
+                outcome = redirected
                 topic, partition = outcome.address
                 count = max(1, counts.get(topic, 0))
             if partition is None:
@@ -130,7 +136,8 @@ class Sender:
             await self.send(topic, partition, outcomes[:half])
             await self.send(topic, partition, outcomes[half:])
         else:
-            await self._send_grouped([await self._instead(outcomes[0], error, elsewhere=small)], small=True)
+            other = await self._instead(outcomes[0], error, elsewhere=small)
+            await self._send_grouped([] if other is None else [other], small=True)
 
     async def _send_grouped(self, outcomes: Sequence[Outcome], *, small: bool) -> None:
         for (topic, partition), group in (await self.by_partition(outcomes)).items():
@@ -142,16 +149,20 @@ class Sender:
         count = self._destinations.partitions.get(topic, 0)
         return partition >= count and (count > 0 or not self._scribe.is_last_resort(topic))
 
-    async def _redirected(self, outcome: Outcome, count: int) -> Outcome:
+    async def _redirected(self, outcome: Outcome, count: int) -> Outcome | None:
         if self._scribe.is_last_resort(outcome.address.topic) and outcome.address.partition is None:
             return outcome  # publishing says what is wrong, until somebody makes the topic again
         missing = f"it has {count} partitions" if count else "there is no such topic"
         error = InvalidRequest(f"reply_to {str(outcome.address)!r} cannot be reached: {missing}")
         return await self._instead(outcome, error, elsewhere=True)
 
-    async def _instead(self, outcome: Outcome, error: HeadraceError, *, elsewhere: bool) -> Outcome:
+    async def _instead(self, outcome: Outcome, error: HeadraceError, *, elsewhere: bool) -> Outcome | None:
+        """What to send in its place; None where that was put back."""
         other = self._scribe.instead(outcome, error, elsewhere=elsewhere)
         self._replaced(outcome, other)
+        if other.storing is not None:
+            self._put_back(other)
+            return None
         if other.evidence is not None and outcome.evidence is None:
             await self._keep(other)
         return other

@@ -186,7 +186,11 @@ class WorkerSettings(KafkaSettings, frozen=True, kw_only=True):
     ] = None
     max_batch_size: Annotated[
         int | None,
-        Meta(description="Most rows of a batch, of every model; else model.yaml decides.", ge=1, le=1_000_000),
+        Meta(
+            description="Most rows of a batch, of every model; one whose model.yaml says less keeps to that.",
+            ge=1,
+            le=1_000_000,
+        ),
     ] = None
     low_latency: Annotated[
         bool, Meta(description="Batches of at most 4 rows that wait for no company: for callers who are few, and wait.")

@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Mapping
 
+from producer_sdk.claim_keys import KEPT_MS
 from producer_sdk.dataref import DataRef
 from producer_sdk.errors import HeadraceError
 from producer_sdk.payloads import Payloads, Stored
@@ -19,7 +20,6 @@ PATIENCE_S = 300.0  # longest time to store one outcome, where no deadline ends 
 LEAST_S = 5.0  # also past its deadline: what is answered is not thrown away by a moment
 READ_S = 60.0
 ERROR_S = 10.0  # an error that cannot be stored is told all the same, which need not wait long
-KEPT_MS = 7 * 24 * 3600 * 1000  # how long a caller has to fetch a reply that is a claim check
 _log = logging.getLogger("headrace.worker")
 
 

@@ -42,7 +42,7 @@ async def test_20_mb_over_http_come_back_right(broker: Broker, prefix: str, tmp_
         async with httpx.AsyncClient(transport=transport, base_url="http://gateway", timeout=60) as http:
             answer = await http.post("/v2/models/m/infer", content=json.dumps({"inputs": [item]}).encode())
     await store.close()
-    assert answer.status_code == 200
+    assert answer.status_code == 200, answer.text
     assert answer.json()["outputs"][0]["data"] == [text]
     assert len(s3.keys(bucket)) == 2
 

@@ -7,6 +7,8 @@ from payload_rig import LARGE, SMALL, rigged
 from s3 import Fault, S3Server
 from worker_rig import until
 
+from producer_sdk import _s3_clients
+
 
 async def test_many_reads_share_few_threads(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
     async with rigged(s3, monkeypatch, threads=4) as rig:
@@ -25,6 +27,26 @@ async def test_reads_that_hang_leave_room_for_writes(s3: S3Server, monkeypatch: 
         await until(lambda: rig.proxy.at_once == 3)
         await rig.stored(SMALL, "result")
         assert not any(read.done() for read in reads)
+        for read in reads:
+            read.cancel()
+        await asyncio.gather(*reads, return_exceptions=True)
+
+
+@pytest.mark.parametrize(("rank", "places"), [(2, 4), (1, 5)])
+async def test_reads_of_a_lower_lane_that_hang_leave_room_for_those_above(
+    s3: S3Server, monkeypatch: pytest.MonkeyPatch, rank: int, places: int
+) -> None:
+    async with rigged(s3, monkeypatch) as rig:
+        slow, _ = await rig.stored(SMALL, "slow")
+        good, data = await rig.stored(LARGE)
+        monkeypatch.setattr(_s3_clients, "_READ_S", (30.0,))  # nobody gives up
+        rig.proxy.inject(Fault(hangs=True), match="/slow", times=None)
+        wanted = {"budget_s": 60.0, "max_bytes": 1 << 30, "rank": rank}
+        reads = [asyncio.create_task(rig.payloads.get(slow, **wanted)) for _ in range(20)]
+        await until(lambda: rig.proxy.at_once == places)
+        assert await rig.read(good) == data
+        assert not any(read.done() for read in reads)
+        rig.proxy.heal()
         for read in reads:
             read.cancel()
         await asyncio.gather(*reads, return_exceptions=True)

@@ -130,7 +130,7 @@ async def test_a_sweep_finds_and_deletes_what_is_there(rig: Rig) -> None:
     ref = await rig.payloads.claim(b"input", expires_ms=1000, budget_s=PATIENT_S)
     page = await rig.payloads.list(rig.bucket, "claims/", budget_s=PATIENT_S)
     assert [(each.key, each.nbytes) for each in page.objects] == [(ref.place.key, 5)]
-    assert await rig.payloads.expiry_ms(rig.bucket, ref.place.key, budget_s=PATIENT_S) == 1000
+    assert await rig.payloads.expiries_ms(rig.bucket, [ref.place.key, "none"], budget_s=PATIENT_S) == [1000, None]
     deleted = await rig.payloads.delete(rig.bucket, [ref.place.key, "none"], budget_s=PATIENT_S)
     assert deleted.keys == (ref.place.key, "none")
     assert rig.s3.keys(rig.bucket) == []

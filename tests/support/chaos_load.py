@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from producer_sdk import Client, HeadraceError, Reply
 from producer_sdk.broker import Broker, BrokerError
+from producer_sdk.payload_settings import S3Settings
 
 MODEL = "m"
 DEADLINE_S = 170.0
@@ -25,12 +26,12 @@ class Callers:
     A publish that ends with BrokerError is neither accepted nor refused: the log alone knows.
     """
 
-    def __init__(self, broker: Broker, prefix: str, load: Load, seed: int) -> None:
+    def __init__(self, broker: Broker, prefix: str, load: Load, seed: int, s3: S3Settings | None = None) -> None:
         self._load = load
         self._prefix = prefix
         self._rng = random.Random(seed)
-        self._waiting = Client(broker, prefix=prefix)
-        self._publishing = Client(broker, prefix=prefix)
+        self._waiting = Client(broker, prefix=prefix, s3=s3)
+        self._publishing = Client(broker, prefix=prefix, s3=s3)
         self._asking: set[asyncio.Task[None]] = set()
         self.answers: dict[str, list[str]] = {}
         self.accepted_at: dict[str, float] = {}
@@ -56,9 +57,12 @@ class Callers:
             self._mapped.put_nowait(None)
             await asyncio.gather(mapping, *self._asking)
 
+    def is_large(self, n: int) -> bool:
+        return bool(self._load.large_every) and n % self._load.large_every == 1
+
     def inputs(self, n: int) -> dict[str, NDArray[np.float32]]:
         """The second number names the request, so that an answer can be told from another's."""
-        row = np.zeros((1, self._load.width), np.float32)
+        row = np.zeros((1, self._load.large_width if self.is_large(n) else self._load.width), np.float32)
         row[0, :2] = self._load.orders.get(n, self._load.order), n
         return {"x": row}
 

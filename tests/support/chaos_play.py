@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, nullcontext
 from pathlib import Path
 
 from chaos_judge import FORGIVEN, OK, Judgement, Log, Told, judge, promise_breaks, read_log
@@ -13,6 +13,7 @@ from chaos_load import MODEL
 from chaos_row import Result, Row
 from chaos_site import Site
 from chaos_stage import Stage
+from chaos_store import ChaosStore, running_store
 from chaos_verify import checked, disagreements, outside_disagreements, violations
 from chaos_watch import Watch
 from model_folders import python_model
@@ -28,14 +29,15 @@ UNREAD_S = 1.0
 async def play_row(row: Row, site: Site, folder: Path, *, seed: int = 0) -> Result:
     """Play one row on the broker, with topics of its own, and judge it. Nothing is left running."""
     began = time.monotonic()
-    stage = set_stage(row, site, folder, seed)
-    try:
-        async with asyncio.timeout(ROW_LIMIT_S):
-            recovery_s = await _play(stage)
-            judged = await _judged(stage)
-            breaks = [*stage.notes, *_breaks(stage, judged), *await _checked(stage, judged)]
-    finally:
-        stage.kill_all()
+    with running_store() if row.stores else nullcontext() as store:
+        stage = set_stage(row, site, folder, seed, store)
+        try:
+            async with asyncio.timeout(ROW_LIMIT_S):
+                recovery_s = await _play(stage)
+                judged = await _judged(stage)
+                breaks = [*stage.notes, *_breaks(stage, judged), *await _checked(stage, judged)]
+        finally:
+            stage.kill_all()
     seen_twice = sum(len(each) > 1 for each in stage.callers.answers.values())
     took_s = time.monotonic() - began
     return Result(
@@ -51,7 +53,7 @@ async def play_row(row: Row, site: Site, folder: Path, *, seed: int = 0) -> Resu
     )
 
 
-def set_stage(row: Row, site: Site, folder: Path, seed: int) -> Stage:
+def set_stage(row: Row, site: Site, folder: Path, seed: int, store: ChaosStore | None) -> Stage:
     """A folder, a prefix and a model for the row."""
     prefix = f"chaos-{row.name[:11].rstrip('-')}-{secrets.token_hex(3)}"
     place = folder / prefix
@@ -62,7 +64,7 @@ def set_stage(row: Row, site: Site, folder: Path, seed: int) -> Stage:
         place / "models", MODEL, row.model, inputs=inputs, outputs=outputs, max_batch_size=row.batch,
         parameters=parameters, **row.keys,
     )  # fmt: skip
-    return Stage(row, site, place, prefix, models, seed)
+    return Stage(row, site, place, prefix, models, seed, store)
 
 
 async def _play(stage: Stage) -> float:

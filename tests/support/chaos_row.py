@@ -24,6 +24,7 @@ class Load(Struct, frozen=True):
         order: first number of each input, which tells the model what to do.
         orders: number of a request -> another first number.
         width: numbers a request holds.
+        large_every: one of so many requests holds `large_width` numbers; 0 none.
         reply_to: topic under the prefix for the published ones; None spreads them over `results` and `replies`.
     """
 
@@ -33,6 +34,8 @@ class Load(Struct, frozen=True):
     order: float = 0.0
     orders: Mapping[int, float] = {}
     width: int = 2
+    large_every: int = 0
+    large_width: int = 0
     reply_to: str | None = None
 
 
@@ -55,6 +58,7 @@ class Row(Struct, frozen=True):
         codes: number of a request -> the code that it must end with; all others end with OK.
         excused: codes that any request may end with, because of this fault.
         proxied: workers reach the broker through a proxy that can fail.
+        stores: there is a payload store, which can fail, for what is large.
         unverifiable: topics hold too little for `headrace verify` to agree, since the fault deletes some.
         limit_s: most seconds from healing until everything has its outcome.
     """
@@ -74,6 +78,7 @@ class Row(Struct, frozen=True):
     codes: Mapping[int, str] = {}
     excused: frozenset[str] = frozenset()
     proxied: bool = False
+    stores: bool = False
     unverifiable: bool = False
     limit_s: float = 60.0
 

@@ -13,6 +13,7 @@ import psutil
 from chaos_load import Callers
 from chaos_row import Row
 from chaos_site import Site
+from chaos_store import ChaosStore
 from chaos_watch import Watch
 from worker_rig import WorkerProcess, until
 
@@ -64,8 +65,11 @@ class ChaosWorker(WorkerProcess):
 class Stage:
     """One row under way. `broker` is for the callers and the judge; workers may reach theirs through a proxy."""
 
-    def __init__(self, row: Row, site: Site, folder: Path, prefix: str, models: Path, seed: int) -> None:
+    def __init__(
+        self, row: Row, site: Site, folder: Path, prefix: str, models: Path, seed: int, store: ChaosStore | None = None
+    ) -> None:
         self.row = row
+        self.store = store
         self.kafka = kafka = site.kafka
         self.proxy = site.proxy
         self.kafka_client = site.kafka_client
@@ -75,7 +79,7 @@ class Stage:
         self.broker: Broker = BROKERS[site.kafka_client](kafka.bootstrap_servers)
         self.worker_address = site.proxied_address if row.proxied else kafka.bootstrap_servers
         self.workers: dict[str, ChaosWorker] = {}
-        self.callers = Callers(self.broker, prefix, row.load, seed)
+        self.callers = Callers(self.broker, prefix, row.load, seed, None if store is None else store.settings)
         self.watch: Watch | None = None
         self.healed_at = 0.0
         self.deleted_at = 0.0  # when a reply topic was deleted, with replies that nobody had read yet
@@ -86,9 +90,8 @@ class Stage:
         """Start a worker, or start it anew, and wait until its model is ready."""
         known = self.workers.get(name)
         if known is None or environment:
-            given = (
-                ENVIRONMENT | {"HEADRACE_KAFKA_CLIENT": self.kafka_client} | dict(self.row.environment) | environment
-            )
+            given = ENVIRONMENT | {"HEADRACE_KAFKA_CLIENT": self.kafka_client} | dict(self.row.environment)
+            given |= (self.store.environment if self.store is not None else {}) | environment
             ours = {key: text.format(folder=self.folder, worker=name) for key, text in given.items()}
             log = self.folder / f"{name}.log"
             known = ChaosWorker(self.worker_address, self.models, self.prefix, log, ours)

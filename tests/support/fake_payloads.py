@@ -62,7 +62,7 @@ class FakePayloads(Payloads):
         self.gate.set()
         self.closed = False
 
-    async def get(self, ref: DataRef, *, budget_s: float, max_bytes: int) -> bytes:
+    async def get(self, ref: DataRef, *, budget_s: float, max_bytes: int, rank: int = 0) -> bytes:
         self.check_ref(ref)
         if ref.expired(self._now_ms()):
             raise InputGone(f"{ref.uri} expired at {ref.expires_ms} ms since 1970.")
@@ -80,7 +80,7 @@ class FakePayloads(Payloads):
             raise InputGone(f"{ref.uri} is not what was stored: its sha256 is {digest}, and must be {ref.sha256}.")
         return stored.data
 
-    async def size(self, ref: DataRef, *, budget_s: float) -> int:
+    async def size(self, ref: DataRef, *, budget_s: float, rank: int = 0) -> int:
         self.check_ref(ref)
         if ref.uri not in self.objects:
             raise InputGone(f"{ref.uri} is gone: NoSuchKey: The specified key does not exist.")
@@ -132,9 +132,9 @@ class FakePayloads(Payloads):
         told = tuple(StoredObject(key, len(each.data), each.modified_ms) for key, each in objects)
         return Listing(told, len(later) > most)
 
-    async def expiry_ms(self, bucket: str, key: str, *, budget_s: float) -> int | None:
-        stored = self.objects.get(f"s3://{bucket}/{key}")
-        return stored.expires_ms if stored else None
+    async def expiries_ms(self, bucket: str, keys: Sequence[str], *, budget_s: float) -> Sequence[int | None]:
+        stored = [self.objects.get(f"s3://{bucket}/{key}") for key in keys]
+        return [each.expires_ms if each else None for each in stored]
 
     async def delete(self, bucket: str, keys: Sequence[str], *, budget_s: float) -> Deleted:
         for key in keys:
@@ -144,7 +144,7 @@ class FakePayloads(Payloads):
     async def unfinished(self, bucket: str, prefix: str, *, budget_s: float) -> Sequence[Unfinished]:
         return []
 
-    async def abandon(self, bucket: str, upload: Unfinished, *, budget_s: float) -> None:
+    async def abandon(self, bucket: str, uploads: Sequence[Unfinished], *, budget_s: float) -> None:
         return None
 
     async def close(self) -> None:

@@ -105,11 +105,11 @@ class Rig:
 
 
 @asynccontextmanager
-async def rig_of(broker: MemoryBroker, **more: Any) -> AsyncIterator[Rig]:
+async def rig_of(broker: MemoryBroker, scribe: Scribe = SCRIBE, **more: Any) -> AsyncIterator[Rig]:
     producer, admin = broker.producer(), broker.admin()
     await producer.start()
     await admin.create_topics(TOPICS)
-    rig = Rig(broker, lambda **told: Replier(producer, Destinations(admin), SCRIBE, **told, **more))
+    rig = Rig(broker, lambda **told: Replier(producer, Destinations(admin), scribe, **told, **more))
     running = asyncio.create_task(rig.replier.run())
     yield rig
     assert not running.done()

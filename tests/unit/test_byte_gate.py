@@ -80,3 +80,33 @@ async def test_what_is_larger_than_all_the_room_goes_in_alone() -> None:
     await asyncio.gather(pass_through(2), pass_through(30), pass_through(3))
     assert order == [(2, 2), (30, 10), (3, 3)]
     assert gate.inside == 0
+
+
+async def test_who_keeps_room_for_lower_ranks_leaves_it_and_goes_in_alone_where_it_must() -> None:
+    gate, inside = ByteGate(10), []
+
+    async def hold(name: str, nbytes: int, rank: int, keep: int) -> None:
+        async with gate.room_for(nbytes, rank, keep):
+            inside.append(name)
+            await asyncio.Event().wait()
+
+    def start(name: str, nbytes: int, rank: int, keep: int) -> asyncio.Task[None]:
+        return asyncio.create_task(hold(name, nbytes, rank, keep))
+
+    tasks = [start(f"bulk {n}", 3, 2, 4) for n in range(3)]
+    await _settled()
+    assert inside == ["bulk 0", "bulk 1"]
+    tasks.append(start("first", 4, 0, 0))
+    await _settled()
+    assert inside == ["bulk 0", "bulk 1", "first"]
+    for task in (*tasks[:2], tasks[3]):
+        task.cancel()
+    await _settled()
+    assert inside[3:] == ["bulk 2"]
+    tasks[2].cancel()
+    tasks.append(start("too large to keep any", 9, 2, 4))
+    await _settled()
+    assert inside[4:] == ["too large to keep any"]
+    tasks[4].cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert gate.inside == 0

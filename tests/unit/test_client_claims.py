@@ -10,8 +10,9 @@ import pytest
 from fake_payloads import CLAIM_BUCKET, FakePayloads
 
 from producer_sdk import Client, DeadlineExceeded, HeadraceError, PayloadTooLarge, Reply, ResultGone
-from producer_sdk._claims import KEPT_MS, MARGIN_MS, claim_expiry_ms
+from producer_sdk._claims import MARGIN_MS, claim_expiry_ms
 from producer_sdk.broker import Misconfigured, Record, TopicPartition
+from producer_sdk.claim_keys import KEPT_MS
 from producer_sdk.dataref import DataRef
 from producer_sdk.errors import InferenceFailed
 from producer_sdk.payloads import PayloadUnavailable, S3Settings

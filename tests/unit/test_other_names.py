@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from model_folders import python_model
 from typer.testing import CliRunner
 
 from gateway.settings import GatewaySettings
@@ -13,6 +14,7 @@ from headrace.dev_settings import DevSettings
 from headrace.flags import verb
 from headrace.other_names import OTHER_NAMES
 from producer_sdk.setting import SettingsError, settings_of
+from workers.models import find_models
 from workers.overrides import overridden
 from workers.runners.engine import ModelSpec
 from workers.runners.policies import BatchPolicy
@@ -136,6 +138,26 @@ def test_settings_of_the_worker_stand_above_model_yaml() -> None:
     assert overridden([spec(max_batch_size=16)], plain) == [spec(max_batch_size=16)]
     (changed,) = overridden([spec()], WorkerSettings(device="cuda:1", isolation="inline", max_batch_size=2))
     assert (changed.device, changed.isolation, changed.max_batch_size) == ("cuda:1", "inline", 2)
+
+
+def stated(**values: Any) -> ModelSpec:
+    return spec(states_rows=True, **values)
+
+
+def test_the_setting_lowers_what_model_yaml_says_and_never_raises_it() -> None:
+    models = [stated(max_batch_size=8), stated(max_batch_size=32), stated(max_batch_size=16), spec()]
+    few, many, same, silent = overridden(models, WorkerSettings(max_batch_size=16))
+    assert [each.max_batch_size for each in (few, many, same, silent)] == [8, 16, 16, 16]
+    assert [len(each.warnings) for each in (few, many, same, silent)] == [1, 0, 0, 0]
+    assert "its model.yaml says max_batch_size 8, which stays" in few.warnings[0]
+    (raised,) = overridden([spec()], WorkerSettings(max_batch_size=64))
+    assert (raised.max_batch_size, raised.warnings) == (64, ())
+
+
+def test_it_is_known_whether_a_model_yaml_says_how_many_rows(tmp_path: Path) -> None:
+    python_model(tmp_path, "says", max_batch_size=32)
+    python_model(tmp_path, "silent")
+    assert {each.name: each.states_rows for each in find_models(tmp_path)} == {"says": True, "silent": False}
 
 
 def test_low_latency_makes_small_batches_that_wait_for_nobody() -> None:

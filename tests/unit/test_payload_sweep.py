@@ -3,6 +3,8 @@
 import asyncio
 import json
 import time
+from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -11,9 +13,10 @@ from typer.testing import CliRunner
 
 from headrace.cli import app
 from headrace.payload_sweep import Swept, sweep
+from producer_sdk._s3_pool import Budget
 from producer_sdk.claim_keys import DAY_MS, claim_key
 from producer_sdk.payload_settings import PayloadSettings
-from producer_sdk.payloads import Deleted, Listing
+from producer_sdk.payloads import Deleted, Listing, Payloads, S3Settings
 
 NOW_MS = 1_800_000_000_000
 run = CliRunner().invoke
@@ -26,7 +29,7 @@ def held(payloads: FakePayloads, expires_ms: int) -> str:
     return uri
 
 
-async def swept(payloads: FakePayloads, *, deletes: bool) -> Swept:
+async def swept(payloads: Payloads, *, deletes: bool) -> Swept:
     return await sweep(payloads, CLAIM_BUCKET, NOW_MS, deletes=deletes, progress=lambda sofar: None)
 
 
@@ -70,11 +73,11 @@ async def test_keys_of_another_kind_are_left_alone() -> None:
 
 async def test_pages_follow_each_other_and_progress_is_told() -> None:
     payloads = FakePayloads()
-    for age in range(2500):
+    for age in range(250):
         held(payloads, NOW_MS - age * 60_000)
     told: list[int] = []
     found = await sweep(payloads, CLAIM_BUCKET, NOW_MS, deletes=True, progress=lambda sofar: told.append(sofar.deleted))
-    assert (found.deleted, told) == (2500, [1000, 2000, 2500])
+    assert (found.deleted, told) == (250, [100, 200, 250])
     assert not payloads.objects
 
 
@@ -131,3 +134,56 @@ def test_a_store_that_does_not_answer_is_waited_for_with_a_word(
 
 def test_a_sweep_of_no_bucket_is_wrong_usage(store: FakePayloads) -> None:
     assert run(app, ["payloads", "sweep"]).exit_code != 0
+
+
+class SlowPool:
+    """Requests that each take ten seconds, on a clock of its own: `at_once` pass while one does."""
+
+    at_once = 8
+
+    def __init__(self, due: int) -> None:
+        self.keys = [claim_key(NOW_MS - 1) for _ in range(due)]
+        self.now_s = 0.0
+        self.client = self
+        self._started = 0
+
+    async def call(self, budget: Budget, work: Callable[[Any], Any], **how: object) -> Any:
+        await asyncio.sleep(0)
+        self._started += 1
+        if self._started % self.at_once == 0:
+            self.now_s += 10.0
+        if budget.left_s() <= 0:
+            raise budget.spent(1, "it is late")
+        return work(self)
+
+    def list_objects_v2(self, *, StartAfter: str = "", MaxKeys: int, **asked: str) -> dict[str, Any]:
+        later = [key for key in sorted(self.keys) if key > StartAfter]
+        modified = datetime.fromtimestamp(0, UTC)
+        found = [{"Key": key, "Size": 10, "LastModified": modified} for key in later[:MaxKeys]]
+        return {"Contents": found, "IsTruncated": len(later) > MaxKeys}
+
+    def head_object(self, **asked: str) -> dict[str, Any]:
+        return {"Metadata": {"headrace-expires-ms": str(NOW_MS - 1)}}
+
+    def delete_object(self, *, Bucket: str, Key: str) -> dict[str, Any]:
+        self.keys.remove(Key)
+        return {}
+
+    def list_multipart_uploads(self, **asked: str) -> dict[str, Any]:
+        begun = datetime.fromtimestamp(0, UTC)
+        return {"Uploads": [{"Key": f"claims//{n}", "UploadId": str(n), "Initiated": begun} for n in range(200)]}
+
+    def abort_multipart_upload(self, **asked: str) -> dict[str, Any]:
+        return {}
+
+
+async def test_a_sweep_of_much_does_not_run_out_of_time_while_the_store_answers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    payloads = Payloads(S3Settings(claim_bucket=CLAIM_BUCKET))
+    pool = SlowPool(due=1500)
+    monkeypatch.setattr(payloads, "_pool", pool)
+    monkeypatch.setattr(Budget.__init__, "__defaults__", (0, lambda: pool.now_s))
+    found = await swept(payloads, deletes=True)
+    assert (found.deleted, found.uploads, pool.keys) == (1500, 200, [])
+    assert pool.now_s > 50 * 60.0  # many times what one request has

@@ -1,5 +1,6 @@
 """References on the wire: to stored inputs, to stored replies, to where results are to be stored."""
 
+import json
 from typing import Any
 
 import msgpack
@@ -8,6 +9,7 @@ import pytest
 
 from producer_sdk.dataref import DataRef
 from producer_sdk.errors import DeadlineExceeded, InvalidRequest
+from producer_sdk.oip import decode_json_reply, decode_json_request
 from producer_sdk.tensors import TENSOR_EXT, Tensor
 from producer_sdk.topics import ReplyTo
 from producer_sdk.wire import (
@@ -73,6 +75,16 @@ def test_a_broken_reference_is_refused_behind_its_return_address(ref: Any, named
     refused = refusal(referring(ref, {}))
     assert (refused.id, refused.reply_to) == ("a", ReplyTo("h.replies", 3))
     assert named in refused.error.message
+
+
+@pytest.mark.parametrize("absent", [{}, {"dataref": None}])
+def test_without_a_uri_there_is_no_reference_to_any_reader(absent: dict[str, None]) -> None:
+    keys = {**absent, "bytes": 3}
+    request = decode_request(referring(keys, {"x": EXT}), "fallback")
+    as_json = decode_json_request(json.dumps({"inputs": [], **keys}).encode(), "fallback", 0)
+    pointer = decode_reply(b"\x99" + encode_reply("a", "m", "1", {}, {})[1:] + bytes(msgpack.packb(keys)))
+    json_reply = decode_json_reply(json.dumps({"id": "a", "outputs": [], **keys}).encode())
+    assert [each.ref for each in (request, as_json, pointer, json_reply)] == [None] * 4
 
 
 def test_a_reference_that_names_a_key_twice_is_refused() -> None:

@@ -109,6 +109,7 @@ class ModelSpec(Struct, frozen=True):
         store: where outcomes of requests without a return address are stored; None: only published.
         warnings: what a person should know, one sentence each.
         profile: `cloudevents` makes every reply such an event; with None only replies to such events are.
+        states_rows: model.yaml says max_batch_size, which no setting of a worker may raise.
     """
 
     name: str
@@ -135,6 +136,7 @@ class ModelSpec(Struct, frozen=True):
     store: S3Prefix | None = None
     warnings: tuple[str, ...] = ()
     profile: str | None = None
+    states_rows: bool = False
 
 
 class Loaded(Struct, frozen=True):
