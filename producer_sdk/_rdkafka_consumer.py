@@ -22,12 +22,12 @@ from ._rdkafka_faults import RDKAFKA_FAULTS, error_of, in_words, passes, read_re
 from ._rdkafka_records import Haul
 from ._rdkafka_settings import connection, consumer_settings
 from ._rdkafka_shelf import Shelf
-from ._rdkafka_thread import ConsumingThread
+from ._rdkafka_thread import NEWEST, ConsumingThread
 from .broker import BrokerError, CommitRefused, Committed, NoSuchPlace, Record, TopicPartition
 from .rights import Operation
 
 T = TypeVar("T")
-OLDEST, NEWEST = -2, -1  # Kafka's words for these in a request for offsets by time
+OLDEST = -2  # Kafka's word for it in a request for offsets by time
 
 
 class RdConsumer(ABC):
@@ -59,10 +59,9 @@ class RdConsumer(ABC):
             await connected(self._name, self._options, self._connect)
         except NoSuchPlace as err:
             raise await or_hidden(err, self._name, self._options, Operation.READ, self._reads()) from None
-        self._thread = ConsumingThread(
-            self._consumer, f"headrace-{self._group}", self._poster(self._came), self._poster(self._failed),
-            self._poster(self._gone), self._alone,
-        )  # fmt: skip
+        post = self._poster
+        self._thread = ConsumingThread(self._consumer, f"headrace-{self._group}", post(self._came), post(self._failed),
+                                       post(self._gone), self._alone)  # fmt: skip
         self._thread.leaves = "group.instance.id" not in self._settings
         self._thread.start()
 
@@ -86,6 +85,8 @@ class RdConsumer(ABC):
             taken = self._shelf.take(max_records, self._paused)
             if taken:
                 self._took(sum(map(len, taken.values())))
+                if self._thread is not None and self._thread.paused:  # half may be taken now
+                    self._choose()
                 return taken
             left_s = ends_at - loop.time()
             if left_s <= 0:
@@ -116,6 +117,7 @@ class RdConsumer(ABC):
         self._took(self._shelf.waiting([partition]))
         self._shelf.own({partition: offset})
         self._sought[partition] = self._sought.get(partition, 0) + 1
+        self._choose()
         sought = self._thread.call(lambda: self._seek_now(partition, offset))
         sought.add_done_callback(lambda done: self._sought_in_vain(partition, done))
 
@@ -249,13 +251,17 @@ class RdConsumer(ABC):
     def _choose(self) -> None:
         """Have librdkafka stop fetching paused partitions of which enough waits, so that others can be read.
 
-        It throws away what it has fetched of a partition that it pauses. Where all are paused, not taking is enough.
+        It throws away what it has fetched of a partition that it pauses: so that one is fetched again only when half of
+        what waits of it is taken. Where all are paused, not taking is enough.
         """
-        if self._thread is not None:
-            paused = self._paused if self._paused != self._partitions else frozenset()
-            most = self._thread.most_kept
-            self._thread.paused = frozenset(each for each in paused if self._shelf.waiting([each]) >= most)
-            self._thread.exempt = self._shelf.waiting(paused)
+        if (thread := self._thread) is not None:
+            closed = self._paused if self._paused != self._partitions else frozenset()
+            most, stopped = max(1, thread.most_kept), thread.paused
+            waiting = {each: self._shelf.waiting([each]) for each in closed | stopped}
+            thread.paused = frozenset(
+                [each for each, count in waiting.items() if count >= most or (each in stopped and count > most // 2)]
+            )
+            thread.closed, thread.exempt = closed, sum([waiting[each] for each in closed])
 
     def _seek_now(self, partition: TopicPartition, offset: int) -> None:
         """Runs in the thread. A new assignment works in every state, where librdkafka's own seek does not."""

@@ -46,6 +46,8 @@ class RdMember(RdConsumer):
         self._ownership = ownership
         self._group_options = group_options
         self._member_id = ""
+        self._begun: dict[TopicPartition, int] = {}  # where the last assignment begins; the consuming thread's
+        self._is_incremental = protocol == "consumer"  # by the classic one all partitions go and come at once
         self._telling: concurrent.futures.Future[None] | None = None  # what the consuming thread waits for
         self._polled_at = time.monotonic()
 
@@ -124,8 +126,9 @@ class RdMember(RdConsumer):
                 self._post(self._failed_on, "assigned", err)
             else:
                 self._tell("assigned", lambda: self._assign(member_id, partitions, starts))
-        positions = [starts[each].offset if each in starts else 0 for each in partitions]
-        consumer.incremental_assign([KafkaPartition(*each, at) for each, at in zip(partitions, positions, strict=True)])
+        self._begun = {each: starts[each].offset if each in starts else 0 for each in partitions}
+        assign = consumer.incremental_assign if self._is_incremental else consumer.assign
+        assign([KafkaPartition(*each, at) for each, at in self._begun.items()])
 
     def _on_revoke(self, consumer: Any, revoked: Sequence[Any]) -> None:
         """Called in the consuming thread."""
@@ -134,7 +137,11 @@ class RdMember(RdConsumer):
             self._tell("revoked", lambda: self._revoke(partitions))
         if self._thread is not None:
             self._thread.gone(partitions)
-        consumer.incremental_unassign(list(revoked))
+        if self._is_incremental:
+            consumer.incremental_unassign(list(revoked))
+        else:
+            self._begun = {}
+            consumer.unassign()
 
     def _on_lost(self, consumer: Any, lost: Sequence[Any]) -> None:
         """Called in the consuming thread: others may have the partitions already, so nothing of them is committed."""
@@ -168,6 +175,16 @@ class RdMember(RdConsumer):
 
     def _failed_on(self, what: str, err: BaseException) -> None:
         self._fail_with(BrokerError(f"the member of group {self._group!r} failed on partitions {what}: {err!r}"), err)
+
+    def _seek_now(self, partition: TopicPartition, offset: int) -> None:
+        if self._is_incremental:
+            super()._seek_now(partition, offset)
+        elif self._thread is not None:
+            if partition in self._begun:
+                self._begun |= self._thread.read_to(self._begun) | {partition: offset}
+                self._thread.gone(frozenset(self._begun))
+                self._consumer.assign([KafkaPartition(*each, at) for each, at in self._begun.items()])
+            self._post(self._seek_done, partition)
 
     async def _assign(self, member_id: str, partitions: Partitions, starts: dict[TopicPartition, Committed]) -> None:
         starts |= await starts_of(self._name, self._options, self._group, partitions)

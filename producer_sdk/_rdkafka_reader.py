@@ -9,7 +9,8 @@ from confluent_kafka import TopicPartition as KafkaPartition
 
 from ._kafka_options import KafkaOptions
 from ._rdkafka_connect import check_exist
-from ._rdkafka_consumer import NEWEST, OLDEST, RdConsumer
+from ._rdkafka_consumer import OLDEST, RdConsumer
+from ._rdkafka_thread import NEWEST
 from .broker import TopicPartition
 
 

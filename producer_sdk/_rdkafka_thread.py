@@ -3,13 +3,15 @@
 Only this thread touches the consumer: confluent-kafka lets no other in while one polls. It always polls, whatever the
 loop does, as librdkafka calls for rebalances from there. Records that the loop does not take are bounded: at `_PARKED`
 it asks for one record at a time, now and then, to be called; beyond `_MOST_PARKED` it has librdkafka pause all
-partitions, which costs what was fetched ahead.
+partitions, which costs what was fetched ahead. Records of partitions that the loop has paused count, too, unless Kafka
+has some of the others: those come out of the same queue, so that they can only be had by reading what lies before them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import math
 import threading
 import time
 from collections import deque
@@ -24,12 +26,14 @@ from .broker import TopicPartition
 
 _POLL_S = 0.02  # how long a question of the loop may wait
 _FULL_S = 0.1
+_ASK_S, _ASK_AGAIN_S = 0.025, 1.0  # where others end, while paused ones fill the room; the second after a failure
 _LOOK_S, _LOOK_AGAIN_S = 0.5, 0.05  # at the ends of partitions: without news, and with news
 _LEAVE_S = 1.0
 _HAUL = 512
 _PARKED, _MOST_PARKED = 1024, 1280
 _PARKED_BYTES = 16 << 20
 _KEPT, _KEPT_BYTES = 2048, 4 << 20  # librdkafka throws away what it has fetched of whom it pauses
+NEWEST = -1  # Kafka's word for it in a request for offsets by time
 T = TypeVar("T")
 
 
@@ -38,9 +42,10 @@ class ConsumingThread(threading.Thread):
 
     It ends by itself when `alone` says that nobody polls any more.
 
-    Attributes of which the loop sets the first three:
+    Attributes of which the loop sets the first four:
         done: records that the loop has taken or refused.
-        exempt: records that wait for partitions which are paused, so that others may be read beside them.
+        closed: partitions that the loop does not take from, while it takes from others.
+        exempt: records that wait for those.
         paused: partitions that librdkafka should not fetch.
         given: records handed to the loop.
         leaves: whether the group is told at the end; a static member keeps its place.
@@ -69,7 +74,12 @@ class ConsumingThread(threading.Thread):
         self._failed = False
         self._bytes_each = 0.0
         self._paused: frozenset[TopicPartition] = frozenset()
+        self._read_to: dict[TopicPartition, int] = {}
+        self._others_end: dict[TopicPartition, float] = {}
+        self._ask_at = 0.0
+        self._polled_at = 0.0
         self.done = 0
+        self.closed: frozenset[TopicPartition] = frozenset()
         self.exempt = 0
         self.paused: frozenset[TopicPartition] = frozenset()
         self.given = 0
@@ -119,6 +129,12 @@ class ConsumingThread(threading.Thread):
     def gone(self, partitions: frozenset[TopicPartition]) -> None:
         """They are assigned no longer; called in this thread."""
         self._paused -= partitions
+        for partition in partitions:
+            self._read_to.pop(partition, None)
+
+    def read_to(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The offset behind what was read of those of which something was; called in this thread."""
+        return {partition: self._read_to[partition] for partition in partitions if partition in self._read_to}
 
     def run(self) -> None:
         try:
@@ -135,20 +151,60 @@ class ConsumingThread(threading.Thread):
 
     def _turn(self) -> None:
         self._serve()
-        parked = self.given - self.done - self.exempt
-        self._pause(self.paused | self._assignment() if self._is_left_alone(parked) else self.paused)
-        if parked < _PARKED and parked * self._bytes_each < _PARKED_BYTES and not self._failed:
-            messages = self._arrived(_PARKED - parked)
+        held, exempt = self.given - self.done, self.exempt
+        self._pause(self.paused | self._assignment() if self._is_left_alone(held - exempt) else self.paused)
+        room = self._room(held)
+        if not room and exempt and (beside := self._room(held - exempt)) and self._others_wait():
+            room = beside
+        if room:
+            messages = self._arrived(room)
+        elif self._waits_for_room(held - exempt):
+            return
         else:
-            self._awake.clear()
-            has_news = self._commands or self._stopping or self.given - self.done - self.exempt < parked
-            if has_news or self._awake.wait(_FULL_S):
-                return
             messages = self._consumer.consume(1, 0)
+        self._polled_at = time.monotonic()
         if messages:
             self._hand_over(messages)
-        elif self._unseen or time.monotonic() - self._looked_at > _LOOK_S:
+        elif self._unseen or self._polled_at - self._looked_at > _LOOK_S:
             self._give(self._highest(Haul(), self._assignment()))
+
+    def _room(self, parked: int) -> int:
+        """How many more records may be read beside so many."""
+        if self._failed or parked * self._bytes_each >= _PARKED_BYTES:
+            return 0
+        return max(0, _PARKED - parked)
+
+    def _waits_for_room(self, parked: int) -> bool:
+        """Waits a little; whether to look anew then, before librdkafka is given the chance to call."""
+        self._awake.clear()
+        if self._commands or self._stopping or self.given - self.done - self.exempt < parked:
+            return True
+        awoken = self._awake.wait(_ASK_S if self.exempt else _FULL_S)
+        return awoken or time.monotonic() - self._polled_at < _FULL_S
+
+    def _others_wait(self) -> bool:
+        """Whether there are records of partitions that the loop takes from, behind those of whom it does not.
+
+        Reading these for no others would end in pausing them, and what was fetched of them would be fetched again.
+        """
+        if (now := time.monotonic()) >= self._ask_at:
+            self._ask_at = now + (_ASK_S if self._ask() else _ASK_AGAIN_S)
+        return any(end > self._read_to.get(partition, -1) for partition, end in self._others_end.items())
+
+    def _ask(self) -> bool:
+        """Where those partitions end now; whether Kafka said it. Its answer in a fetch may lie behind a full queue."""
+        others = self._assignment() - self.closed - self._paused
+        self._others_end = dict.fromkeys(others, math.inf)
+        if not others:
+            return True
+        try:
+            asked = [KafkaPartition(*partition, NEWEST) for partition in others]
+            for each in self._consumer.offsets_for_times(asked, timeout=_ASK_AGAIN_S):
+                if each.error is None:
+                    self._others_end[TopicPartition(each.topic, each.partition)] = each.offset
+        except RDKAFKA_FAULTS:  # then they are read as if there were some
+            return False
+        return True
 
     def _is_left_alone(self, parked: int) -> bool:
         """Whether the loop takes nothing: more waits than may, with what may wait of paused partitions."""
@@ -175,6 +231,7 @@ class ConsumingThread(threading.Thread):
         if haul.count:
             self._bytes_each = haul.nbytes / haul.count
         self._unseen |= haul.records.keys() | haul.ends.keys()
+        self._read_to |= {partition: records[-1].offset + 1 for partition, records in haul.records.items()} | haul.ends
         if time.monotonic() - self._looked_at > _LOOK_AGAIN_S:
             self._highest(haul, self._unseen & self._assignment())
         self._give(haul)

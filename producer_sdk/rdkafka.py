@@ -28,10 +28,10 @@ __all__ = ["GroupProtocol", "KafkaOptions", "RdKafkaBroker", "Security"]
 class RdKafkaBroker:
     """Makes clients for the Kafka cluster at `bootstrap_servers` (`host:port`, several by commas).
 
-    Members join by cooperative rebalancing: `assigned` and `revoked` tell what comes and goes, and partitions that a
-    member keeps are not mentioned. Members on aiokafka cannot join the same group. `group_protocol` consumer is
-    KIP-848, where the broker's settings say how long a member may be silent. `security` takes the place of that in the
-    options.
+    Partitions are shared out topic by topic; members on aiokafka cannot join the same group. With `group_protocol`
+    classic all partitions are given back and shared out anew when a member comes or goes. consumer is KIP-848, where
+    only those that move are, and the broker's settings say how long a member may be silent. `security` takes the place
+    of that in the options.
 
     Raises:
         Misconfigured: the package confluent-kafka is not there (when this module is imported).

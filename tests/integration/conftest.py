@@ -40,9 +40,6 @@ SLOW = frozenset(
     ]
 )
 
-# Of a rebalance in which all partitions move at once, which cooperative groups, librdkafka's, do not have.
-OF_EAGER_GROUPS = frozenset(["test_a_place_that_is_taken_while_all_partitions_move_is_not_taken_back"])
-
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Play a test on the brokers that it is a promise about."""
@@ -55,7 +52,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "broker" not in metafunc.fixturenames:
         return
     brokers = ["memory", pytest.param("kafka", marks=pytest.mark.kafka)]
-    if every_client and metafunc.function.__name__ not in OF_EAGER_GROUPS:
+    if every_client:
         brokers.append(pytest.param("librdkafka", marks=pytest.mark.kafka))
     metafunc.parametrize("broker", brokers, indirect=True)
 

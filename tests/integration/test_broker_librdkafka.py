@@ -1,14 +1,15 @@
 """What librdkafka alone has: KIP-848 groups, and groups that members on aiokafka cannot share."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 
 import pytest
 from broker_clients import QUICK, Clients, Owner, read
 
-from producer_sdk.broker import CommitRefused, Committed, Misconfigured, Outgoing, TopicPartition
+from producer_sdk.broker import CommitRefused, Committed, Misconfigured, Outgoing, Topic, TopicPartition
 from producer_sdk.kafka import KafkaBroker
-from producer_sdk.rdkafka import RdKafkaBroker
+from producer_sdk.rdkafka import GroupProtocol, RdKafkaBroker
 
 pytestmark = pytest.mark.kafka
 Kind = type[KafkaBroker] | type[RdKafkaBroker]
@@ -18,8 +19,12 @@ CLIENTS = ["aiokafka first", "librdkafka first"]
 @pytest.fixture
 async def next_generation(kafka_broker: KafkaBroker, prefix: str) -> AsyncIterator[Clients]:
     """Clients whose members join by KIP-848."""
-    async with Clients(RdKafkaBroker(kafka_broker.bootstrap_servers, group_protocol="consumer"), prefix) as clients:
+    async with Clients(_broker(kafka_broker, "consumer"), prefix) as clients:
         yield clients
+
+
+def _broker(kafka_broker: KafkaBroker, protocol: GroupProtocol) -> RdKafkaBroker:
+    return RdKafkaBroker(kafka_broker.bootstrap_servers, group_protocol=protocol)
 
 
 @pytest.mark.timeout(40)
@@ -72,3 +77,40 @@ async def test_a_paused_partition_does_not_hold_up_the_others_and_loses_nothing(
         await asyncio.sleep(0.2)
         reader.resume(frozenset([TopicPartition(topic, 0)]))
         assert [record.offset for record in await read(reader, 4000)] == list(range(4000))
+
+
+@pytest.mark.timeout(40)
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+async def test_who_joins_gets_its_part_of_every_topic(
+    kafka_broker: KafkaBroker, prefix: str, protocol: GroupProtocol
+) -> None:
+    broker, topics, first, second = (
+        _broker(kafka_broker, protocol),
+        [f"{prefix}.{each}" for each in "ab"],
+        Owner(),
+        Owner(),
+    )
+    async with Clients(broker, prefix) as clients:
+        await (await clients.admin()).create_topics([Topic(topics[0], 4), Topic(topics[1], 2)])
+        members = [broker.member(clients.group, frozenset(topics), owner, QUICK) for owner in (first, second)]
+        try:
+            await members[0].start()
+            await first.until_it_owns(6)
+            await members[1].start()
+            owned = await second.until_it_owns(3)
+        finally:
+            await asyncio.gather(*(member.stop() for member in members))
+    assert Counter(topic for topic, _ in owned) == {topics[0]: 2, topics[1]: 1}
+
+
+async def test_a_member_that_seeks_reads_the_rest_on(kafka_broker: KafkaBroker, prefix: str) -> None:
+    async with Clients(RdKafkaBroker(kafka_broker.bootstrap_servers), prefix) as clients:
+        topic, producer, owner = await clients.topic(2), await clients.producer(), Owner()
+        for partition in range(2):
+            await producer.publish_batch(topic, partition, [Outgoing(None, b"x")] * 3)
+        member = await clients.member(topic, owner)
+        await read(member, 6)
+        member.seek(TopicPartition(topic, 1), 1)
+        assert [record.offset for record in await read(member, 2)] == [1, 2]
+        await producer.publish_batch(topic, 0, [Outgoing(None, b"y")])
+        assert [(record.partition, record.offset) for record in await read(member, 1)] == [(0, 3)]

@@ -177,7 +177,7 @@ def test_with_kip_848_the_broker_says_how_long_a_member_may_be_silent() -> None:
     options = GroupOptions(session_timeout_s=6.0, instance_id="a")
     classic, consumer = group_settings(options, "classic"), group_settings(options, "consumer")
     assert classic["session.timeout.ms"] == 6000
-    assert consumer.keys() == {"max.poll.interval.ms", "group.protocol", "group.instance.id"}
+    assert consumer.keys() == {"max.poll.interval.ms", "group.protocol", "group.instance.id", "group.remote.assignor"}
 
 
 @pytest.mark.parametrize(
