@@ -96,7 +96,7 @@ class Bench:
         self.metrics = ModelMetrics("mlp", backlog=int, lag=int, deaths=int)
         destinations = Destinations(None)  # type: ignore[arg-type]
         destinations.partitions = {REPLY_TO.topic: 32}
-        self.sender = Sender(None, destinations, self.scribe, print, print, None)  # type: ignore[arg-type]
+        self.sender = Sender(None, destinations, self.scribe, print, print, None, print)  # type: ignore[arg-type]
         self.session = Session(ReadyMade(batch * rows), spec, loaded, MAX_BYTES)
         self.inputs, self.outputs = Heap(), Heap()
         self.outputs.reserve(HEAD_BYTES)

@@ -32,7 +32,7 @@ async def test_a_flood_is_answered_at_once_and_does_not_fill_the_lane(
         Client(broker, prefix=prefix) as client,
     ):
         loop = worker.loops[0]
-        slow = asyncio.create_task(ask(client, 0.5, "flood"))
+        slow = asyncio.create_task(ask(client, 3.0, "flood"))
         await until(lambda: loop.dispatcher.running == 1)
         flood = [asyncio.create_task(ask(client, 0.0, "flood")) for _ in range(FLOOD)]
         await until(lambda: codes["QUOTA_EXCEEDED"] >= FLOOD - QUOTA - 1)  # of which one may lie ready on the device
