@@ -11,23 +11,23 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from confluent_kafka import Consumer as ConfluentConsumer
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaException
 from confluent_kafka import TopicPartition as KafkaPartition
 
 from ._kafka_faults import Refusals
 from ._kafka_hidden import or_hidden
 from ._kafka_options import KafkaOptions
 from ._rdkafka_connect import Contact, connected
-from ._rdkafka_faults import RDKAFKA_FAULTS, error_of, in_words, passes, read_refusal
+from ._rdkafka_faults import RDKAFKA_FAULTS, error_of, in_words, passes, place_of, read_refusal, stuck
+from ._rdkafka_offsets import NEWEST, offsets_of
 from ._rdkafka_records import Haul
 from ._rdkafka_settings import connection, consumer_settings
 from ._rdkafka_shelf import Shelf
-from ._rdkafka_thread import NEWEST, ConsumingThread
+from ._rdkafka_thread import ConsumingThread
 from .broker import BrokerError, CommitRefused, Committed, NoSuchPlace, Record, TopicPartition
 from .rights import Operation
 
 T = TypeVar("T")
-OLDEST = -2  # Kafka's word for it in a request for offsets by time
 
 
 class RdConsumer(ABC):
@@ -126,9 +126,10 @@ class RdConsumer(ABC):
 
     async def end_offsets(self, partitions: frozenset[TopicPartition]) -> Mapping[TopicPartition, int]:
         self._check()
+        limit_s = self._options.send_timeout_s
         try:
-            async with asyncio.timeout(self._options.send_timeout_s):
-                return await self._ask(lambda: self._offsets(partitions, NEWEST))
+            async with asyncio.timeout(limit_s):
+                return await self._ask(lambda: offsets_of(self._consumer, partitions, NEWEST, limit_s))
         except RDKAFKA_FAULTS as err:
             late = isinstance(err, TimeoutError)
             why = "no answer in time" if late else in_words(err)
@@ -170,20 +171,6 @@ class RdConsumer(ABC):
         if error.fatal() and self._thread is not None:
             self._post(self._failed, KafkaException(error))
 
-    def _offsets(self, partitions: frozenset[TopicPartition], which: int) -> dict[TopicPartition, int]:
-        """The first or last offset of each. Blocks. Raises KafkaException.
-
-        `list_topics` may not be asked here: within a callback of librdkafka, the next callback would abort the process.
-        """
-        if not partitions:
-            return {}
-        asked = [KafkaPartition(topic, partition, which) for topic, partition in partitions]
-        answered = self._consumer.offsets_for_times(asked, timeout=self._options.send_timeout_s)
-        for each in answered:
-            if each.error is not None:
-                raise KafkaException(each.error)
-        return {TopicPartition(each.topic, each.partition): each.offset for each in answered}
-
     def _check(self) -> None:
         if self._fault is not None:
             raise self._fault
@@ -208,8 +195,7 @@ class RdConsumer(ABC):
     def _failed(self, err: BaseException) -> None:
         error = error_of(err)
         if error is None or not self._passes(error):
-            said = f"the consumer of Kafka at {self._name} cannot go on, build it anew: {in_words(err)}"
-            self._fail_with(BrokerError(said) if error is None else self._described(error, None), err)
+            self._fail_with(stuck(self._name, err) if error is None else self._described(error, None), err)
 
     def _passes(self, error: Any) -> bool:
         """Whether it goes on by itself after this."""
@@ -219,14 +205,7 @@ class RdConsumer(ABC):
         topic = None if message is None else message.topic()
         if (refused := read_refusal(self._refusals, self._group, error, topic)) is not None:
             return refused
-        where = ""
-        if message is not None and error.code() == KafkaError._BAD_MSG and message.topic() is not None:
-            place = f"topic {message.topic()!r} partition {message.partition()}"
-            position = self._shelf.positions.get(TopicPartition(message.topic(), message.partition()), 0)
-            where = f" in {place} from offset {max(message.offset() or 0, position)}"
-        return BrokerError(
-            f"the consumer of Kafka at {self._name} cannot go on{where}, build it anew: {in_words(error)}"
-        )
+        return stuck(self._name, error, "" if message is None else place_of(message, self._shelf.positions))
 
     def _fail_with(self, fault: BrokerError, cause: BaseException | None = None) -> None:
         if self._fault is None:
@@ -265,10 +244,10 @@ class RdConsumer(ABC):
 
     def _seek_now(self, partition: TopicPartition, offset: int) -> None:
         """Runs in the thread. A new assignment works in every state, where librdkafka's own seek does not."""
+        if self._thread is not None:
+            self._thread.going(frozenset([partition]))
         self._consumer.incremental_unassign([KafkaPartition(*partition)])
         self._consumer.incremental_assign([KafkaPartition(*partition, offset)])
-        if self._thread is not None:
-            self._thread.gone(frozenset([partition]))
         self._post(self._seek_done, partition)
 
     def _sought_in_vain(self, partition: TopicPartition, sought: asyncio.Future[None]) -> None:

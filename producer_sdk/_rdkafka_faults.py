@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
 from ._kafka_faults import Refusals, other_members
 from ._static_member import taken_over
-from .broker import BrokerError, Misconfigured, NoSuchPlace, NotAllowed
+from .broker import BrokerError, Misconfigured, NoSuchPlace, NotAllowed, TopicPartition
 from .errors import HeadraceError, PayloadTooLarge
 from .rights import Operation
 
@@ -102,7 +103,21 @@ def group_fault(name: str, group: str, instance_id: str | None, error: Any) -> B
         return Misconfigured(
             f"Kafka at {name} does not know group_protocol consumer, which came with Kafka 4.0: use classic"
         )
-    return BrokerError(f"the consumer of Kafka at {name} cannot go on, build it anew: {in_words(error)}")
+    return stuck(name, error)
+
+
+def stuck(name: str, error: Any, where: str = "") -> BrokerError:
+    """That a consumer reads no more; `where` as of `place_of`."""
+    return BrokerError(f"the consumer of Kafka at {name} cannot go on{where}, build it anew: {in_words(error)}")
+
+
+def place_of(message: Any, positions: Mapping[TopicPartition, int]) -> str:
+    """Where a record is that cannot be read, in words; empty for other faults."""
+    if message.error().code() != KafkaError._BAD_MSG or message.topic() is None:
+        return ""
+    position = positions.get(TopicPartition(message.topic(), message.partition()), 0)
+    offset = max(message.offset() or 0, position)
+    return f" in topic {message.topic()!r} partition {message.partition()} from offset {offset}"
 
 
 def read_refusal(refusals: Refusals, group: str, error: Any, topic: str | None) -> NotAllowed | None:

@@ -136,7 +136,7 @@ class RdMember(RdConsumer):
         if not self._stopped:
             self._tell("revoked", lambda: self._revoke(partitions))
         if self._thread is not None:
-            self._thread.gone(partitions)
+            self._thread.going(partitions)
         if self._is_incremental:
             consumer.incremental_unassign(list(revoked))
         else:
@@ -182,7 +182,7 @@ class RdMember(RdConsumer):
         elif self._thread is not None:
             if partition in self._begun:
                 self._begun |= self._thread.read_to(self._begun) | {partition: offset}
-                self._thread.gone(frozenset(self._begun))
+                self._thread.going(frozenset(self._begun))
                 self._consumer.assign([KafkaPartition(*each, at) for each, at in self._begun.items()])
             self._post(self._seek_done, partition)
 

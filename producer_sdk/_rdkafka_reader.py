@@ -9,8 +9,8 @@ from confluent_kafka import TopicPartition as KafkaPartition
 
 from ._kafka_options import KafkaOptions
 from ._rdkafka_connect import check_exist
-from ._rdkafka_consumer import OLDEST, RdConsumer
-from ._rdkafka_thread import NEWEST
+from ._rdkafka_consumer import RdConsumer
+from ._rdkafka_offsets import NEWEST, OLDEST, offsets_of
 from .broker import TopicPartition
 
 
@@ -30,6 +30,7 @@ class RdReader(RdConsumer):
 
     def _begin(self, consumer: Any, cluster: Any) -> None:
         check_exist(cluster, self._partitions, self._name)
-        starts = self._offsets(self._partitions, NEWEST if self._from_end else OLDEST)
+        which = NEWEST if self._from_end else OLDEST
+        starts = offsets_of(consumer, self._partitions, which, self._options.send_timeout_s)
         self._shelf.own(starts)
         consumer.incremental_assign([KafkaPartition(*partition, offset) for partition, offset in starts.items()])

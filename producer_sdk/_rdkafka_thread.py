@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 from confluent_kafka import TopicPartition as KafkaPartition
 
 from ._rdkafka_faults import RDKAFKA_FAULTS
+from ._rdkafka_offsets import NEWEST
 from ._rdkafka_records import Haul, sorted_out
 from .broker import TopicPartition
 
@@ -33,7 +34,6 @@ _HAUL = 512
 _PARKED, _MOST_PARKED = 1024, 1280
 _PARKED_BYTES = 16 << 20
 _KEPT, _KEPT_BYTES = 2048, 4 << 20  # librdkafka throws away what it has fetched of whom it pauses
-NEWEST = -1  # Kafka's word for it in a request for offsets by time
 T = TypeVar("T")
 
 
@@ -126,8 +126,13 @@ class ConsumingThread(threading.Thread):
         self._stopping = True
         self._awake.set()
 
-    def gone(self, partitions: frozenset[TopicPartition]) -> None:
-        """They are assigned no longer; called in this thread."""
+    def going(self, partitions: frozenset[TopicPartition]) -> None:
+        """They are about to be taken away, or assigned anew; called in this thread.
+
+        librdkafka keeps a pause beyond the assignment: a partition that comes back would never be fetched.
+        """
+        if resumed := self._paused & partitions:
+            self._consumer.resume([KafkaPartition(*partition) for partition in resumed])
         self._paused -= partitions
         for partition in partitions:
             self._read_to.pop(partition, None)
@@ -255,9 +260,11 @@ class ConsumingThread(threading.Thread):
         assigned = self._assignment()
         if resumed := (self._paused - wanted) & assigned:
             self._consumer.resume([KafkaPartition(*partition) for partition in resumed])
-        if paused := (wanted & assigned) - self._paused:
+        # A pause right behind an assignment can lose where that begins: so only when something came of it.
+        paused = frozenset([each for each in (wanted & assigned) - self._paused if each in self._read_to])
+        if paused:
             self._consumer.pause([KafkaPartition(*partition) for partition in paused])
-        self._paused = wanted & assigned
+        self._paused = (self._paused & wanted & assigned) | paused
 
     def _close(self) -> None:
         """Leave the group and close. By `close` alone librdkafka leaves none in which it has no partition.

@@ -136,7 +136,7 @@ class Line:
 def runs_of(works: Sequence[Work]) -> Iterator[Sequence[Work]]:
     """Neighbours that share lane, bucket and tenant, and all run alone or do not."""
     begin = 0
-    for place, (work, before) in enumerate(pairwise(works), 1):
+    for place, (before, work) in enumerate(pairwise(works), 1):
         if (
             (work.bucket is not before.bucket and work.bucket != before.bucket)
             or work.lane is not before.lane

@@ -92,16 +92,20 @@ class Replier:
 
     def put(self, outcomes: Sequence[Outcome]) -> None:
         if outcomes:
-            self._waiting += outcomes
             self.unacknowledged += len(outcomes)
             self._nbytes += _bytes_of(outcomes)
             self._storing_nbytes += _bytes_of([outcome for outcome in outcomes if outcome.storing is not None])
-            # A flood that is refused must not hurry the rest.
-            lanes = [outcome.lane for outcome in outcomes if outcome.code != Code.QUOTA_EXCEEDED]
-            self._urgent = self._urgent or Lane.INTERACTIVE in lanes
-            self._answers = self._answers or bool(lanes)
-            self._youngest = max(self._youngest, max([outcome.arrived for outcome in outcomes]))
-            self._wake.set()
+            self._note(outcomes)
+
+    def _note(self, outcomes: Sequence[Outcome]) -> None:
+        """They go out in the next round; how soon that begins is theirs to say, too."""
+        self._waiting += outcomes
+        # A flood that is refused must not hurry the rest.
+        lanes = [outcome.lane for outcome in outcomes if outcome.code != Code.QUOTA_EXCEEDED]
+        self._urgent = self._urgent or Lane.INTERACTIVE in lanes
+        self._answers = self._answers or bool(lanes)
+        self._youngest = max(self._youngest, max([outcome.arrived for outcome in outcomes]))
+        self._wake.set()
 
     @property
     def full(self) -> bool:
@@ -159,9 +163,8 @@ class Replier:
 
     def _put_back(self, outcome: Outcome) -> None:
         """One that goes in the place of another and is to be stored first: it goes the way of all such."""
-        self._waiting.append(outcome)
         self._storing_nbytes += _bytes_of([outcome])
-        self._wake.set()
+        self._note([outcome])
 
     async def _keep(self, outcome: Outcome) -> None:
         await self._letters.send_all([self._scribe.letter_of(outcome)])

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 from broker_clients import QUICK, Clients, Owner, read
 
+from producer_sdk._rdkafka_member import RdMember
 from producer_sdk.broker import CommitRefused, Committed, Misconfigured, Outgoing, Topic, TopicPartition
 from producer_sdk.kafka import KafkaBroker
 from producer_sdk.rdkafka import GroupProtocol, RdKafkaBroker
@@ -114,3 +115,34 @@ async def test_a_member_that_seeks_reads_the_rest_on(kafka_broker: KafkaBroker, 
         assert [record.offset for record in await read(member, 2)] == [1, 2]
         await producer.publish_batch(topic, 0, [Outgoing(None, b"y")])
         assert [(record.partition, record.offset) for record in await read(member, 1)] == [(0, 3)]
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+async def test_partitions_that_were_paused_leave_and_come_back_and_are_read_to_their_ends(
+    kafka_broker: KafkaBroker, prefix: str, protocol: GroupProtocol
+) -> None:
+    async with Clients(_broker(kafka_broker, protocol), prefix) as clients:
+        topic, producer, owner, other = await clients.topic(4), await clients.producer(), Owner(), Owner()
+        closed, beside = frozenset(TopicPartition(topic, each) for each in range(3)), TopicPartition(topic, 3)
+        ends = dict.fromkeys(closed, 3000) | {beside: 0}
+        for partition in closed:
+            for _ in range(3):
+                await producer.publish_batch(*partition, [Outgoing(None, b"x")] * 1000)
+        member = await clients.member(topic, owner)
+        await owner.until_it_owns(4)
+        member.pause(closed)
+        assert isinstance(member, RdMember)
+        while member._thread is None or member._thread._paused != closed:  # enough of them waits
+            await producer.publish_batch(*beside, [Outgoing(None, b"x")] * 100)
+            ends[beside] += 100
+            await read(member, 100)
+        passing = clients.broker.member(clients.group, frozenset([topic]), other, QUICK)
+        await passing.start()
+        await other.until_it_owns(2)
+        await passing.stop()
+        await owner.until_it_owns(4)
+        member.resume(closed)
+        left = {(*each, offset) for each, start in member.positions().items() for offset in range(start, ends[each])}
+        records = await read(member, len(left))
+        assert {(each.topic, each.partition, each.offset) for each in records} == left

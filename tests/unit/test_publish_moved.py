@@ -11,7 +11,8 @@ from producer_sdk.dataref import S3Prefix
 from producer_sdk.errors import OutOfMemory
 from producer_sdk.memory import MemoryBroker
 from producer_sdk.records import decode_reply_record
-from producer_sdk.topics import Topics
+from producer_sdk.topics import Lane, Topics
+from workers.publish import ENOUGH
 from workers.reply import Scribe
 from workers.retry_records import retry_record
 from workers.storage import Storage
@@ -47,3 +48,13 @@ async def test_a_moved_request_whose_outcome_is_to_be_stored_is_stored_before_it
         assert (told.ref.uri, list(store.objects)) == ("s3://results/out/a.msgpack", ["s3://results/out/a.msgpack"])
         assert len(rig.in_memory("p.m.dead")) == 1
         assert rig.replier._storing_nbytes == 0
+
+
+async def test_an_interactive_outcome_that_is_put_back_does_not_linger(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("workers.publish.LINGER_S", 60.0)
+    async with rig_of(MemoryBroker(), scribe=STORING, storage=Storage(FakePayloads(), "m", "1")) as rig:
+        rig.running, rig.behind = 1, ENOUGH
+        waiting = replace(work("a"), source=rig.outcome().source, lane=Lane.INTERACTIVE)
+        waiting = replace(waiting, request=replace(waiting.request, store=S3Prefix("results", "out/")))
+        await rig.put(STORING.moved(waiting, OutOfMemory("no room just now"), retry_record(waiting, due_ms=10)))
+        assert len(rig.in_memory("p.m.results")) == 1
