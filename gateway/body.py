@@ -11,16 +11,14 @@ from .call import Call, header
 
 
 async def read_body(call: Call, admission: Admission, *, max_bytes: int, timeout_s: float) -> bytes:
-    """The whole body. Its bytes are held in `admission` until the caller drops `len(body)` of them.
+    """The body that `take_whole` did not find. Its bytes are held in `admission` until the caller drops as many.
 
     Raises:
         PayloadTooLarge: more than `max_bytes`, by its Content-Length or while it streams.
         QueueFull: the gateway holds as many bytes of bodies as it may.
-        InvalidRequest: a content coding, a bad Content-Length, or it did not arrive within the time.
+        InvalidRequest: a bad Content-Length, or it did not arrive within the time.
         Cancelled: the caller went away.
     """
-    if (whole := take_whole(call, admission, max_bytes)) is not None:
-        return whole
     _check_length(call, max_bytes)
     held = 0
     chunks: list[bytes] = []
@@ -48,7 +46,13 @@ async def read_body(call: Call, admission: Admission, *, max_bytes: int, timeout
 
 
 def take_whole(call: Call, admission: Admission, max_bytes: int) -> bytes | None:
-    """The body where it came with its head, as nearly always; else None. Holds and raises as `read_body` does."""
+    """The body where it came with its head, as nearly always; else None, and `read_body` waits for it.
+
+    Holds and raises as `read_body` does.
+
+    Raises:
+        InvalidRequest: a content coding.
+    """
     coding = header(call, b"content-encoding")
     if coding not in (None, b"identity"):
         raise InvalidRequest("content codings are not supported here: send the body without Content-Encoding")

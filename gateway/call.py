@@ -17,6 +17,7 @@ T = TypeVar("T")
 JSON = b"application/json"
 VERSION_HEADER = b"headrace-model-version"
 ID_HEADER = b"headrace-request-id"
+_HEAD = b"%%bcontent-type: %%b\r\ncontent-length: %%d\r\n%b: %%b\r\n%b: %%b\r\n" % (VERSION_HEADER, ID_HEADER)
 _PHRASES = {each.value: each.phrase.encode() for each in HTTPStatus}
 _STATUS_LINES = {each: b"HTTP/1.1 %d %b\r\n" % (each, _PHRASES.get(each, b"")) for each in range(100, 600)}
 
@@ -100,7 +101,7 @@ async def send_answer(send: Send, call: Call, answer: Answer) -> None:
 
 def head_of(call: Call, answer: Answer) -> bytes:
     """The same head as it is written, without the empty line at its end."""
-    head = b"%bcontent-type: %b\r\ncontent-length: %d\r\nheadrace-model-version: %b\r\nheadrace-request-id: %b\r\n" % (
+    head = _HEAD % (
         _STATUS_LINES[answer.status],
         answer.content_type,
         len(answer.body),

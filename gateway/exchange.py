@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 ONE_WRITE_BYTES = 64 * 1024  # a larger body is not copied behind its head
 _CLOSE = b"connection: close\r\n"
-_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 log = logging.getLogger("headrace.gateway")
 
@@ -38,6 +38,7 @@ class Connection(Protocol):
     expect_100_continue: bool
 
     def common_headers(self) -> bytes: ...
+    def read_on(self) -> None: ...
     def on_response_complete(self) -> None: ...
 
 
@@ -75,6 +76,9 @@ class Exchange:
         except Exception:  # the top of a task
             log.exception("A request could not be answered.", extra={"action": "answer_failed"})
             self._connection.transport.close()
+        except BaseException:  # cancelled by the server
+            self._connection.transport.close()
+            raise
 
     def add(self, chunk: bytes) -> None:
         """More of the body has come."""
@@ -103,17 +107,16 @@ class Exchange:
     def whole_body(self) -> bytes | None:
         if self.more_body or self._gone:
             return None
-        self._connection.flow.resume_reading()  # or nobody would see the caller go
         chunks, self._chunks = self._chunks, []
+        self._connection.read_on()  # or nobody would see the caller go
         return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
     async def receive(self) -> Message:
         """More of the body, or that the caller is gone, as ASGI has it."""
         connection = self._connection
         if self._waits_for_continue and not connection.transport.is_closing():
-            connection.transport.write(_CONTINUE)
+            connection.transport.write(CONTINUE)
         self._waits_for_continue = False
-        connection.flow.resume_reading()
         if self.more_body and not self._chunks and not self._gone:
             self._news = asyncio.Event()
             await self._news.wait()
@@ -121,6 +124,7 @@ class Exchange:
         if self._gone:
             return {"type": "http.disconnect"}
         body, self._chunks, self._held_bytes = b"".join(self._chunks), [], 0
+        connection.read_on()  # after the last of the body too: or nobody would see the caller go
         return {"type": "http.request", "body": body, "more_body": self.more_body}
 
     async def unless_gone(self, work: Coroutine[Any, Any, T]) -> T:

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections import deque
 from functools import lru_cache
 from typing import Any
 
 import httptools
-import msgspec
 from msgspec import Struct
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from producer_sdk.errors import Code
+from producer_sdk.errors import HeadraceError, InvalidRequest, QueueFull
 from producer_sdk.topics import new_id
 
-from .exchange import Exchange
-from .status import RETRY_AFTER_S
+from .answers import error_answer
+from .call import Call, Message, head_of
+from .exchange import CONTINUE, Exchange
+from .peer import has_ended, is_broken
 
 MAX_HEAD_BYTES = 64 * 1024
 LOOK_AT_SOCKET_S = 0.25
 MOST_REMEMBERED_BYTES = 256
+_LINE_BYTES = len(b": \r\n")  # of a header, beside its name and value
 
 
 class ConnectionLimits(Struct, frozen=True):
@@ -40,13 +41,16 @@ class ConnectionLimits(Struct, frozen=True):
 class Protocol(HttpToolsProtocol):
     """Bounds the heads, tells a half-closed connection from a closed one. Belongs to the event loop."""
 
-    _head_bytes = -1  # of the head being read; -1 between heads
+    _head_bytes = -1  # of the head being read, from the second read on; -1 between heads
+    _read_bytes = 0  # of the newest read
     _head_timer: asyncio.TimerHandle | None = None
     _look_timer: asyncio.TimerHandle | None = None
     _idle_timer: asyncio.TimerHandle | None = None
     _idle_since: float | None = None
     _common: tuple[object, bytes] = (None, b"")
     _running: Exchange | None = None
+    _refusal: bytes | None = None  # ends the connection after the answers before it
+    _was_probed = False
     cycle: Exchange | None  # type: ignore[assignment] # the newest; its body is being read
 
     def __init__(self, limits: ConnectionLimits, *args: Any, **named: Any) -> None:
@@ -58,7 +62,7 @@ class Protocol(HttpToolsProtocol):
         super().connection_made(transport)
         if len(self.connections) > self._limits.max_connections:
             most = self._limits.max_connections
-            self._refuse("503 Service Unavailable", Code.QUEUE_FULL, f"the gateway has {most} connections open")
+            self._refuse(QueueFull(f"the gateway has {most} connections open"))
         else:
             self._start_head_timer()
 
@@ -76,13 +80,13 @@ class Protocol(HttpToolsProtocol):
         self.parser = None  # type: ignore[assignment]
 
     def data_received(self, data: bytes) -> None:
-        # The parser itself would keep a request line and headers of any size.
+        self._read_bytes = len(data)
         if self._head_bytes >= 0:
             self._head_bytes += len(data)
-            if self._head_bytes > MAX_HEAD_BYTES:
-                self.send_400_response(f"The head of the request is larger than {MAX_HEAD_BYTES} bytes.")
-                return
         super().data_received(data)
+        # The parser itself would keep a request line and headers of any size.
+        if self._head_bytes > MAX_HEAD_BYTES:  # its end is not among what was read
+            self._refuse_head()
         # Empty lines begin no head, but they end uvicorn's own timer of idle connections.
         if self._head_timer is None and (self._head_bytes >= 0 or not self._is_answering()):
             self._start_head_timer()
@@ -90,16 +94,13 @@ class Protocol(HttpToolsProtocol):
     def eof_received(self) -> bool:  # type: ignore[override]
         """Answer a caller that ended only its sending side, after a whole request.
 
-        A closed connection looks the same at first: the peer refuses what is sent to it only then. So HTTP/1.1 callers
-        are sent `100 Continue`, which means nothing after a whole request, and the socket is looked at until the
-        answer is there.
+        A closed connection looks the same at first, so it is probed.
         """
         if self.cycle is None or self.cycle.response_complete or self.cycle.more_body:
             return False
         self.cycle.keep_alive = False
-        if self.cycle.http_version == "1.1":
-            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-            self._look_timer = self.loop.call_later(0, self._look_at_socket)
+        self._probe()
+        self._start_looking(after_s=0)
         return True
 
     def on_message_begin(self) -> None:
@@ -110,6 +111,8 @@ class Protocol(HttpToolsProtocol):
         self.expect_100_continue = False
 
     def on_headers_complete(self) -> None:
+        if self._read_bytes > MAX_HEAD_BYTES or self._head_bytes > MAX_HEAD_BYTES:
+            self._check_head()
         self._head_bytes = -1
         self._end_head_timer()
         parser = self.parser
@@ -120,7 +123,7 @@ class Protocol(HttpToolsProtocol):
         if self._running is None:
             self._run(self.cycle)
         else:  # sent ahead: its turn comes after the answer before it
-            self.flow.pause_reading()
+            self._stop_reading()
             self._sent_ahead.append(self.cycle)
 
     def on_body(self, body: bytes) -> None:
@@ -136,11 +139,23 @@ class Protocol(HttpToolsProtocol):
         self._running = None
         if self.transport.is_closing():
             return
-        self.flow.resume_reading()
         if self._sent_ahead:
             self._run(self._sent_ahead.popleft())
+        elif self._refusal is not None:
+            self._end_with(self._refusal)
+            return
         else:
             self._begin_idle()
+        self.read_on()
+
+    def read_on(self) -> None:
+        """Read, unless what was read already waits: a caller may send ahead without end."""
+        if not self._sent_ahead and self._refusal is None:
+            self.flow.resume_reading()
+
+    def _stop_reading(self) -> None:
+        self.flow.pause_reading()
+        self._start_looking(after_s=LOOK_AT_SOCKET_S)
 
     def common_headers(self) -> bytes:
         """Lines that every answer has, the date among them."""
@@ -171,27 +186,42 @@ class Protocol(HttpToolsProtocol):
             self._idle_timer = self.loop.call_later(left_s, self._end_idle)
 
     def send_400_response(self, msg: str) -> None:
-        self._refuse("400 Bad Request", Code.INVALID_REQUEST, msg)
+        self._refuse(InvalidRequest(msg))
 
-    def _refuse(self, status: str, code: Code, sentence: str) -> None:
+    def _check_head(self) -> None:
+        """Raises, which stops the parser: the head that it has read is too large."""
+        size = len(self.url) + sum(len(name) + len(value) + _LINE_BYTES for name, value in self.headers)
+        if size > MAX_HEAD_BYTES:
+            self._refuse_head()
+            raise ValueError("the head is too large")
+
+    def _refuse_head(self) -> None:
+        self.send_400_response(f"The head of the request is larger than {MAX_HEAD_BYTES} bytes.")
+
+    def _refuse(self, error: HeadraceError) -> None:
+        """Answer what could not be read, in its turn, and end the connection; the first such error counts."""
         self._end_head_timer()
-        if self.transport.is_closing():
+        if self.transport.is_closing() or self._refusal is not None:
             return
-        id = new_id()
-        body = msgspec.json.encode({"id": id, "error": sentence, "code": str(code)})
-        retry = f"retry-after: {RETRY_AFTER_S[code]}\r\n" if code in RETRY_AFTER_S else ""
-        head = (
-            f"HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n{retry}"
-            f"headrace-model-version: \r\nheadrace-request-id: {id}\r\nconnection: close\r\n\r\n"
-        )
-        self.transport.write(head.encode("ascii") + body)
+        call = Call(new_id(), _nothing, (), self.loop.time(), close=True)
+        answer = error_answer(call, error)
+        self._refusal = b"".join((head_of(call, answer), self.common_headers(), b"\r\n", answer.body))
+        if self._sent_ahead and self._sent_ahead[-1].more_body:
+            self._sent_ahead.pop()  # the fault is in its body: this is its answer
+        if self._running is None or self._running.more_body:
+            self._end_with(self._refusal)
+        else:
+            self._stop_reading()
+
+    def _end_with(self, last: bytes) -> None:
+        self.transport.write(last)
         self.transport.close()
 
     def _is_answering(self) -> bool:
         return self.cycle is not None and not self.cycle.response_complete
 
     def _start_head_timer(self) -> None:
-        if not self.transport.is_closing():
+        if self._refusal is None and not self.transport.is_closing():
             self._head_timer = self.loop.call_later(self._limits.head_timeout_s, self._head_timed_out)
 
     def _end_head_timer(self) -> None:
@@ -208,18 +238,36 @@ class Protocol(HttpToolsProtocol):
         else:
             self.transport.close()
 
+    def _start_looking(self, after_s: float) -> None:
+        """Look at the socket until the answer is there, while nothing is read: reading would tell who goes."""
+        if self._look_timer is None:
+            self._look_timer = self.loop.call_later(after_s, self._look_at_socket)
+
     def _look_at_socket(self) -> None:
+        self._look_timer = None
         if self.transport.is_closing() or not self._is_answering():
             return
-        # Nothing reads any more, so that only a look at the socket tells that the peer refused what it was sent.
-        if self._is_broken():
+        if not (self._was_probed or self.flow.read_paused):
+            return
+        if is_broken(self.transport):
             self.transport.abort()
-        else:
-            self._look_timer = self.loop.call_later(LOOK_AT_SOCKET_S, self._look_at_socket)
+            return
+        if has_ended(self.transport):
+            self._probe()
+        self._start_looking(after_s=LOOK_AT_SOCKET_S)
 
-    def _is_broken(self) -> bool:
-        connection = self.transport.get_extra_info("socket")
-        return bool(connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR))
+    def _probe(self) -> None:
+        """Send a peer that has ended its side, once, what means nothing after a whole request.
+
+        Only where it is refused is the peer gone. HTTP/1.0 has nothing of the kind.
+        """
+        if not self._was_probed and self._running is not None and self._running.http_version == "1.1":
+            self._was_probed = True
+            self.transport.write(CONTINUE)
+
+
+async def _nothing() -> Message:
+    return {"type": "http.disconnect"}
 
 
 def _read_path(url: bytes) -> bytes:

@@ -3,58 +3,19 @@
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator
 
 import httpx
 import pytest
+from gateway_sockets import BODY, INFER, Running, announce_without_worker, serving, until
 
-from gateway.listen import HttpServer, open_socket
-from gateway.parts import Parts
+from gateway.listen import open_socket
 from gateway.protocol import MAX_HEAD_BYTES, ConnectionLimits
-from gateway.settings import GatewaySettings
-from producer_sdk.announcements import Announcement, ModelState, encode_announcement
-from producer_sdk.broker import Outgoing
 from producer_sdk.errors import Cancelled, HeadraceError, PayloadTooLarge, QueueFull
 from producer_sdk.model_topics import model_topics
-from producer_sdk.system_topics import ensure_system_topics
 from producer_sdk.tensors import Array
 from producer_sdk.testing import FakeWorker, MemoryBroker
 from producer_sdk.topics import Topics
-
-BODY = {"inputs": [{"name": "x", "shape": [1, 2], "datatype": "FP32", "data": [1, 2]}]}
-INFER = "/v2/models/mlp/infer"
-LIMITS = ConnectionLimits(head_timeout_s=10.0, max_connections=100)
-
-
-class Running:
-    def __init__(self, parts: Parts, port: int) -> None:
-        self.parts = parts
-        self.port = port
-        self.url = f"http://127.0.0.1:{port}"
-
-    async def raw(self, request: bytes) -> bytes:
-        """Everything that comes back until the connection is closed."""
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
-        writer.write(request)
-        try:
-            return await asyncio.wait_for(reader.read(), 5)
-        finally:
-            writer.close()
-            await writer.wait_closed()
-
-
-@asynccontextmanager
-async def serving(broker: MemoryBroker, limits: ConnectionLimits = LIMITS) -> AsyncIterator[Running]:
-    parts = Parts(GatewaySettings(max_body_bytes=100_000))
-    async with parts.open(broker) as app:
-        with open_socket("127.0.0.1", 0) as listening:
-            server = HttpServer(app, limits)
-            listening.listen()
-            task = asyncio.create_task(server.serve([listening]))
-            yield Running(parts, listening.getsockname()[1])
-            server.should_exit = True
-            await task
 
 
 @pytest.fixture
@@ -121,16 +82,6 @@ async def test_a_head_without_end_is_cut_off(running: Running) -> None:
 async def test_who_waits_for_continue_is_refused_before_sending(running: Running) -> None:
     head = b"POST /v1/infer HTTP/1.1\r\nhost: a\r\nexpect: 100-continue\r\ncontent-length: 200000\r\n\r\n"
     assert (await running.raw(head)).startswith(b"HTTP/1.1 413 ")
-
-
-async def announce_without_worker(broker: MemoryBroker) -> None:
-    admin, producer = broker.admin(), broker.producer()
-    await ensure_system_topics(admin, Topics())
-    await admin.create_topics(model_topics(Topics(), "mlp", partitions=1))
-    announcement = Announcement("w0", "mlp", ("1",), ModelState.READY, round(time.time() * 1000), 60.0)
-    await producer.start()
-    await (await producer.publish(Topics().control, Outgoing(announcement.key, encode_announcement(announcement))))
-    await producer.stop()
 
 
 async def test_a_caller_that_hangs_up_is_forgotten(broker: MemoryBroker) -> None:
@@ -244,14 +195,6 @@ async def test_a_caller_that_hangs_up_after_a_large_body_is_forgotten(broker: Me
         await until(lambda: bool(running.parts.admission.inflight_by_model))
         writer.transport.abort()
         await until(lambda: not running.parts.admission.inflight)
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    for _ in range(500):
-        if holds():
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("it did not come to that")
 
 
 async def test_a_body_in_chunks_is_one_body(running: Running) -> None:
