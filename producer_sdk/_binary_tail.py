@@ -59,7 +59,9 @@ class Tail:
             raise InvalidRequest(f"{SIZE} {shown(nbytes)} is not valid: give a number of bytes")
         start, self._at = self._at, self._at + nbytes
         if self.left < 0:
-            raise InvalidRequest(f"its {nbytes} bytes do not follow the JSON: {len(self._content) - start} are left")
+            raise InvalidRequest(
+                f"its {shown(nbytes)} bytes do not follow the JSON: {len(self._content) - start} are left"
+            )
         return self._content[start : self._at]
 
     def check_end(self) -> None:

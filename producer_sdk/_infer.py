@@ -7,7 +7,8 @@ import asyncio
 from ._canceller import Canceller
 from ._claims import Sending
 from ._pending import Outcome
-from ._producer import Route, Sender
+from ._producer import Sender
+from ._route import Route
 from .cancels import Cancel
 from .errors import HeadraceError
 

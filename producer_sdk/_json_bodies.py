@@ -1,110 +1,40 @@
-"""The objects of Open Inference Protocol JSON and how they are read: one pass for the objects, one for tensor data."""
+"""How bodies of Open Inference Protocol JSON are read: one pass for the objects, one for tensor data."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
 from math import prod
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
-from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from ._binary_tail import SIZE, Part, Tail, read_binary
 from ._decode_faults import in_words, no_json
 from ._json_keys import BYTE_ORDER_MARK, check_keys
+from ._json_objects import (
+    FloatsBody,
+    FloatsRequest,
+    IntegersBody,
+    IntegersRequest,
+    ReplyBody,
+    RequestBody,
+    TensorBody,
+    WantedOutput,
+)
 from ._json_tensors import BASE64, PART_BYTES, pack_numbers, read_data
-from ._limits import MAX_NAME_CHARS, MAX_TENSORS, Scalar, read_output_names
+from ._limits import Scalar, read_output_names
 from .dataref import REF_KEYS, DataRef
 from .errors import InvalidRequest
-from .tensors import MAX_DIMENSIONS, Datatype, Tensor
+from .tensors import Tensor
 from .topics import check_id, shown
 from .wire import Undecodable, check_one_source
 
 MAX_DESCRIPTION_BYTES = 4096  # of a body that is kept
-_ABSENT = Raw(b"")
-_NOT_TAKEN = (SIZE, "shared_memory_region", "classification")
-
-Name = Annotated[str, Meta(min_length=1, max_length=MAX_NAME_CHARS)]
-Dimension = Annotated[int, Meta(ge=0, lt=2**32)]
-Shape = Annotated[tuple[Dimension, ...], Meta(max_length=MAX_DIMENSIONS)]
-
-
-class TensorBody(Struct, frozen=True, gc=False):
-    """An item of `inputs` or `outputs`."""
-
-    name: Name
-    datatype: Datatype
-    shape: Shape
-    parameters: dict[str, Any] | UnsetType | None = UNSET
-    data: Raw = _ABSENT
-
-    def keys(self) -> int:
-        return 3 + _map_keys(self.parameters) + (self.data is not _ABSENT)
-
-
-class WantedOutput(Struct, frozen=True, gc=False):
-    """An item of a request's `outputs`."""
-
-    name: Name
-    parameters: dict[str, Any] | UnsetType | None = UNSET
-
-    def keys(self) -> int:
-        return 1 + _map_keys(self.parameters)
-
-
-class RequestBody(Struct, frozen=True, gc=False):
-    """A body of a request: `inputs`, or the keys of a reference, which mean nothing where `dataref` is missing."""
-
-    inputs: Annotated[list[TensorBody], Meta(max_length=MAX_TENSORS)] | UnsetType | None = UNSET
-    id: str | UnsetType | None = UNSET
-    parameters: dict[str, Scalar] | UnsetType | None = UNSET
-    outputs: list[WantedOutput] | UnsetType | None = UNSET
-    dataref: Any = UNSET
-    sha256: Any = UNSET
-    bytes: Any = UNSET
-    expires_ms: Any = UNSET
-
-    def keys(self) -> int:
-        own = (self.inputs is not UNSET) + (self.id is not UNSET) + (self.outputs is not UNSET)
-        own += sum(part is not UNSET for part in (self.dataref, self.sha256, self.bytes, self.expires_ms))
-        items = sum(item.keys() for item in self.inputs or ()) + sum(item.keys() for item in self.outputs or ())
-        return own + _map_keys(self.parameters) + items
-
-
-class FloatsBody(TensorBody, frozen=True, gc=False):
-    """One whose data is a flat list of numbers, read in the one pass over the objects."""
-
-    data: list[float] | None = None  # type: ignore[assignment]
-
-
-class IntegersBody(TensorBody, frozen=True, gc=False):
-    data: list[int] | None = None  # type: ignore[assignment]
-
-
-class FloatsRequest(RequestBody, frozen=True, gc=False):
-    inputs: Annotated[list[FloatsBody], Meta(max_length=MAX_TENSORS)] = []  # type: ignore[assignment]
-
-
-class IntegersRequest(RequestBody, frozen=True, gc=False):
-    inputs: Annotated[list[IntegersBody], Meta(max_length=MAX_TENSORS)] = []  # type: ignore[assignment]
-
-
-class ReplyBody(Struct, frozen=True, gc=False):
-    """A body of a reply: `outputs`, or `error` and `code`; the keys of a reference where it is stored."""
-
-    id: str | None = None
-    model_name: str = ""
-    model_version: str = ""
-    parameters: dict[str, Any] | None = None
-    outputs: list[TensorBody] | None = None
-    error: str | None = None
-    code: str = "INTERNAL"
-    dataref: Any = None
-    sha256: Any = None
-    bytes: Any = None
-    expires_ms: Any = None
+_NOT_BESIDE_BYTES = ("shared_memory_region", "classification")
+_NOT_TAKEN = (SIZE, *_NOT_BESIDE_BYTES)
 
 
 class InferBody(Struct, frozen=True):
@@ -164,8 +94,9 @@ def _describe(body: bytes) -> _Described | None:
     """None: it must be read together with what follows it."""
     parsed, parts = _parse(body), list[Part]()
     for item in parsed.inputs or ():
-        part = Part.of(item.name, item.datatype, item.shape, (item.parameters or {}).get(SIZE))
-        if part is None or item.data is not _ABSENT:
+        parameters = item.parameters or {}
+        part = Part.of(item.name, item.datatype, item.shape, parameters.get(SIZE))
+        if part is None or item.has_data or _asked(parameters, _NOT_BESIDE_BYTES):
             return None
         parts.append(part)
     if read_ref(parsed) is not None or not parts or len({part.name for part in parts}) < len(parts):
@@ -203,7 +134,7 @@ def _body_of(parsed: RequestBody, tail: Tail | None) -> InferBody:
 def _read_numbers(body: bytes) -> RequestBody | None:
     """A body whose tensors are all flat lists of numbers that fill their shapes; None: read it in the usual way.
 
-    The usual way reads tensor data in a second pass, and says what is wrong.
+    The usual way reads tensor data in a second pass, and says what is wrong; what is taken here gives the same there.
     """
     if len(body) > PART_BYTES:
         return None
@@ -215,8 +146,7 @@ def _read_numbers(body: bytes) -> RequestBody | None:
         except (msgspec.MsgspecError, RecursionError):
             return None
         for item in parsed.inputs or ():
-            data: Any = item.data
-            if not data or kind not in item.datatype or len(data) != prod(item.shape):
+            if kind not in item.datatype or len(item.data) != prod(item.shape):
                 return None
         return parsed
     return None
@@ -273,24 +203,28 @@ def read_tensors(what: str, bodies: Sequence[TensorBody], tail: Tail | None = No
 
 def _read_tensor(body: TensorBody, tail: Tail | None) -> Tensor:
     parameters = body.parameters or {}
-    if tail is not None and SIZE in parameters:
-        if body.data is not _ABSENT and body.data is not None:
+    size = parameters.get(SIZE) if tail is not None else None
+    _refuse_extensions("it", parameters, _NOT_TAKEN if tail is None else _NOT_BESIDE_BYTES)
+    if tail is not None and size is not None:
+        if body.has_data:
             raise InvalidRequest(f"it has both data and {SIZE}")
-        return read_binary(body.datatype, body.shape, tail.take(parameters[SIZE]))
-    _refuse_extensions("it", parameters)
+        return read_binary(body.datatype, body.shape, tail.take(size))
     if isinstance(body, FloatsBody | IntegersBody):
-        return Tensor(body.datatype, body.shape, pack_numbers(body.datatype, body.data or []))
-    if body.data is _ABSENT:
+        return Tensor(body.datatype, body.shape, pack_numbers(body.datatype, body.data))
+    if not body.has_data:
         raise InvalidRequest("it has no data")
     return read_data(body.datatype, body.shape, body.data, parameters.get("content_type") == BASE64)
 
 
-def _refuse_extensions(what: str, parameters: dict[str, Any]) -> None:
-    for name in _NOT_TAKEN if parameters else ():
+def _refuse_extensions(what: str, parameters: dict[str, Any], names: Sequence[str] = _NOT_TAKEN) -> None:
+    name = _asked(parameters, names)
+    if name is not None:
+        raise InvalidRequest(f"{what} asks for {name}, which is not taken: send and expect plain JSON tensors")
+
+
+def _asked(parameters: dict[str, Any], names: Sequence[str]) -> str | None:
+    """The first of these parameters that is there and not declined."""
+    for name in names if parameters else ():
         if parameters.get(name) not in (None, False):
-            raise InvalidRequest(f"{what} asks for {name}, which is not taken: send and expect plain JSON tensors")
-
-
-def _map_keys(parameters: dict[str, Any] | UnsetType | None) -> int:
-    """Keys of an optional object and the key that it stands under."""
-    return 0 if parameters is UNSET else 1 + len(parameters or ())
+            return name
+    return None

@@ -11,6 +11,7 @@ from aiokafka.errors import (
     KafkaError,
     KafkaTimeoutError,
     MessageSizeTooLargeError,
+    OutOfOrderSequenceNumber,
     ProducerClosed,
     RecordListTooLargeError,
     RecordTooLargeError,
@@ -23,7 +24,7 @@ from ._kafka_faults import Refusals, in_words
 from ._kafka_options import KafkaOptions
 from ._kafka_session import Session, Together
 from ._sessions import Sessions
-from .broker import BrokerError, NoSuchPlace, Outgoing, Placed
+from .broker import BrokerError, NoSuchPlace, Outgoing, OutOfTurn, Placed
 from .errors import HeadraceError, PayloadTooLarge
 from .rights import Operation
 
@@ -197,4 +198,6 @@ def _fault(err: KafkaError, topic: str, size: int, refusals: Refusals) -> Headra
         )
     if isinstance(err, UnknownTopicOrPartitionError):
         return NoSuchPlace(f"the record for topic {topic!r} was not taken: the topic or its partition is gone")
+    if isinstance(err, OutOfOrderSequenceNumber):
+        return OutOfTurn(f"the record for topic {topic!r} was not taken, as those sent before it were not")
     return BrokerError(f"the record for topic {topic!r} was not acknowledged and may have arrived: {in_words(err)}")

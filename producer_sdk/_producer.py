@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import itertools
-import random
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 
+from ._apart import Apart
 from ._claims import Claims, Sending
-from .broker import Acknowledgement, Admin, AtOnce, BrokerError, NoSuchPlace, NotAllowed, Outgoing, Producer
+from ._route import Route
+from .broker import Acknowledgement, Admin, AtOnce, BrokerError, NoSuchPlace, NotAllowed, Outgoing, OutOfTurn, Producer
 from .errors import HeadraceError, PayloadTooLarge, UnknownModel
 from .rights import Operation, Resource, Right
 from .topics import Topics
@@ -19,29 +19,6 @@ LOOK_AGAIN_S = 1.0  # how soon a missing topic is looked for again
 LISTING_AGE_S = 60.0  # how long a topic that was there is taken to be there still
 
 Failed = Callable[[str, HeadraceError], None]
-
-
-class Route:
-    """Where requests for one lane of a model go: each partition in turn, from a random one on."""
-
-    __slots__ = ("_partitions", "_turns", "lane", "model", "topic")
-
-    def __init__(self, topic: str, partitions: int, model: str, lane: str) -> None:
-        self.topic = topic
-        self.model = model
-        self.lane = lane
-        self._partitions = 0
-        self.resize(partitions)
-
-    def resize(self, partitions: int) -> None:
-        if partitions != self._partitions:
-            self._partitions = partitions
-            first = random.randrange(partitions)
-            self._turns = itertools.cycle([*range(first, partitions), *range(first)])
-
-    def next_partition(self) -> int:
-        partition: int = next(self._turns)
-        return partition
 
 
 class Sender:
@@ -66,6 +43,7 @@ class Sender:
         self._unacknowledged: deque[tuple[Route, Acknowledgement]] = deque()
         self._sent: dict[Acknowledgement, list[Sending]] = {}  # what each of those acknowledges
         self._watch_wanted = asyncio.Event()
+        self._apart = Apart(self._publish_together, self._tell, self._spawn)
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
@@ -129,13 +107,22 @@ class Sender:
         """Publish a request and wait for its acknowledgement. One whose topic was made anew is placed anew."""
         if sending.claim is not None:
             sending = await self._claims.store(sending)
+        acknowledgement = await self.publish(route, sending.record)
         try:
-            await (await self.publish(route, sending.record))
-        except PayloadTooLarge as err:
-            raise self._claims.advised(err) from err
+            await self._acknowledged(route, sending, acknowledgement)
         except NoSuchPlace:
             await self._renew(route, self._listings)
-            await (await self.publish(route, sending.record))
+            await self._acknowledged(route, sending, await self.publish(route, sending.record))
+
+    async def _acknowledged(self, route: Route, sending: Sending, acknowledgement: Acknowledgement) -> None:
+        """Wait for the acknowledgement of a request, which may have been refused for others with it or before it."""
+        try:
+            try:
+                await acknowledgement
+            except (PayloadTooLarge, OutOfTurn):
+                await self._apart.publish(route, [sending])
+        except PayloadTooLarge as err:
+            raise self._claims.advised(err) from err
 
     async def _renew(self, route: Route, seen: int) -> None:
         """Count the partitions again after a topic was made anew. Many who find out together ask once.
@@ -156,11 +143,12 @@ class Sender:
         if self._publish_now is None or sending.claim is not None:
             return False
         try:
-            acknowledgement = self._publish_now(route.topic, sending.record, route.next_partition())
+            acknowledgement = self._publish_now(route.topic, sending.record, route.partition)
         except PayloadTooLarge as err:
             raise self._claims.advised(err) from err
         if acknowledgement is None:
             return False
+        route.advance()
         self._await(route, sending, acknowledgement)
         return True
 
@@ -216,16 +204,22 @@ class Sender:
 
     async def _send_together(self, route: Route, sendings: Sequence[Sending]) -> None:
         try:
-            await self._producer.publish_batch(
-                route.topic, route.next_partition(), [sending.record for sending in sendings]
-            )
-        except (PayloadTooLarge, NoSuchPlace):
-            # Alone, each gets its own outcome or another place. What arrives twice is answered once.
-            for sending in sendings:
-                await self.send_alone(route, sending)
+            await self._publish_together(route, sendings)
         except HeadraceError as err:
+            if isinstance(err, OutOfTurn) or (isinstance(err, PayloadTooLarge) and len(sendings) > 1):
+                self._apart.send(route, sendings)
+                return
             for sending in sendings:
                 self._tell(sending.id, err)
+
+    async def _publish_together(self, route: Route, sendings: Sequence[Sending]) -> None:
+        """Publish requests in a batch of their own until acknowledged; placed anew where their topic was made anew."""
+        seen, records = self._listings, [sending.record for sending in sendings]
+        try:
+            await self._producer.publish_batch(route.topic, route.next_partition(), records)
+        except NoSuchPlace:
+            await self._renew(route, seen)
+            await self._producer.publish_batch(route.topic, route.next_partition(), records)
 
     async def _watch(self) -> None:
         while True:
@@ -241,12 +235,12 @@ class Sender:
             self._watch_wanted.clear()
 
     def _refused_together(self, route: Route, sendings: Sequence[Sending], err: HeadraceError) -> None:
+        if isinstance(err, PayloadTooLarge | OutOfTurn):
+            self._apart.send(route, sendings)  # even a single one: others may have shared its batch
+            return
         for sending in sendings:
             if isinstance(err, NoSuchPlace):
                 self._spawn(self._send_again(route, sending), "headrace-send-again")
-            elif isinstance(err, PayloadTooLarge) and len(sendings) > 1:
-                # Alone, each gets its own outcome: most were not too large.
-                self._spawn(self.send_alone(route, sending), "headrace-send-alone")
             else:
                 self._tell(sending.id, err)
 
@@ -254,7 +248,7 @@ class Sender:
         """Place a request anew whose topic went away while it waited there; only once."""
         try:
             await self._renew(route, self._listings)
-            await (await self.publish(route, sending.record))
+            await self._acknowledged(route, sending, await self.publish(route, sending.record))
         except HeadraceError as err:
             self._tell(sending.id, err)
 

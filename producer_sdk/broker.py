@@ -25,6 +25,10 @@ class NoSuchPlace(BrokerError):
     """The topic or its partition does not exist; nothing was published."""
 
 
+class OutOfTurn(BrokerError):
+    """What was sent just before was refused, and so was this: nothing was published, and the next try may pass."""
+
+
 class CommitRefused(BrokerError):
     """The group no longer knows this member: its partitions belong to somebody else."""
 
@@ -153,6 +157,7 @@ class Producer(Protocol):
         Raises (here or from the result):
             PayloadTooLarge: larger than the limit of the client or the topic.
             NoSuchPlace: there is no such topic, or it has fewer partitions.
+            OutOfTurn: others that were sent before it were refused.
             BrokerError: not acknowledged in time, or refused.
         """
         ...

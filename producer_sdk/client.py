@@ -12,7 +12,7 @@ from ._infer import InferWaiter
 from ._lifecycle import CLOSE_TIMEOUT_S as CLOSE_TIMEOUT_S
 from ._lifecycle import Lifecycle
 from ._pending import Outcome, Waiter
-from ._producer import Route
+from ._route import Route
 from ._window import Source, Steps, Window, check_window
 from .cancels import Cancel
 from .errors import DeadlineExceeded, HeadraceError

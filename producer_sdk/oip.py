@@ -18,9 +18,10 @@ from ._binary_tail import Tail as Tail
 from ._decode_faults import in_words
 from ._json_address import refused
 from ._json_bodies import InferBody as InferBody
-from ._json_bodies import ReplyBody, read_ref, read_tensors
 from ._json_bodies import read_infer_body as read_infer_body
+from ._json_bodies import read_ref, read_tensors
 from ._json_keys import read_object as read_object
+from ._json_objects import ReplyBody
 from ._json_tensors import BASE64, spelled, write_data, write_large_data
 from ._limits import (
     MAX_DEADLINE_MS,

@@ -29,6 +29,7 @@ _random: list[bytes] = []
 if hasattr(os, "register_at_fork"):  # else nothing forks
     os.register_at_fork(after_in_child=_random.clear)  # or parent and child would give the same ids
 _TO_URL_SAFE = bytes.maketrans(b"+/", b"-_")
+_MOST_BITS = 14_000  # of a number that Python writes in decimal: the time it takes grows with the square
 _NEVER_REPLIES = frozenset((*Lane, "retry", "dead"))
 
 
@@ -104,8 +105,14 @@ def derived_id(topic: str, partition: int, offset: int) -> str:
 def shown(value: object) -> str:
     """A value from outside for a message: short, on one line, and without walking into lists or maps."""
     if isinstance(value, str):
-        return repr(value if len(value) <= 80 else value[:80] + "...")
-    return repr(value) if value is None or isinstance(value, int | float) else f"of type {type(value).__name__}"
+        return repr(_cut(value))
+    if isinstance(value, int):
+        return _cut(repr(value) if value.bit_length() <= _MOST_BITS else hex(value))
+    return repr(value) if value is None or isinstance(value, float) else f"of type {type(value).__name__}"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 80 else text[:80] + "..."
 
 
 def check_id(id: object) -> str:

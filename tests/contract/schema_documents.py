@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from producer_sdk import dataref, topics, wire
-from producer_sdk._json_bodies import Name, Shape
+from producer_sdk._json_objects import Name, Shape
 from producer_sdk._limits import MAX_TENANT_CHARS, MAX_VERSION_CHARS
 from producer_sdk.announcements import Announcement
 from producer_sdk.tensors import Datatype

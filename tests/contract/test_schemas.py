@@ -22,7 +22,7 @@ from schema_documents import (
     RequestArray,
 )
 
-from producer_sdk import _json_bodies as bodies
+from producer_sdk import _json_objects as bodies
 from producer_sdk import wire
 from producer_sdk.cancels import Cancel
 from producer_sdk.records import decode_record

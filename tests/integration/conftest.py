@@ -27,6 +27,7 @@ ON_EVERY_CLIENT = frozenset(
         "test_broker_static_members",
         "test_broker_topics",
         "test_moving_partitions_lose_nothing",
+        "test_only_what_is_too_large_itself_is_refused",
     ]
 )
 SLOW = frozenset(

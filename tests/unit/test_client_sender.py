@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from producer_sdk._claims import Claims, Sending
-from producer_sdk._producer import Route, Sender
+from producer_sdk._producer import Sender
+from producer_sdk._route import Route
 from producer_sdk.broker import AtOnce, BrokerError, Outgoing, Placed
-from producer_sdk.errors import HeadraceError, PayloadTooLarge
+from producer_sdk.errors import HeadraceError
 from producer_sdk.testing import MemoryBroker
 from producer_sdk.topics import Topics
 
@@ -31,14 +32,17 @@ class Producer:
         self.together: Together | None = Together()
         self.gathered: list[bytes | None] = []
         self.alone: list[bytes | None] = []
+        self.partitions: list[int | None] = []
 
     def publish_now(self, topic: str, record: Outgoing, partition: int) -> Together | None:
         if self.together is not None:
+            self.partitions.append(partition)
             self.gathered.append(record.key)
         return self.together
 
     async def publish(self, topic: str, record: Outgoing, partition: int | None = None) -> Together:
         self.alone.append(record.key)
+        self.partitions.append(partition)
         done = Together()
         done.future.set_result(Placed(topic, 0, 0))
         return done
@@ -83,14 +87,6 @@ async def test_an_acknowledged_batch_tells_nobody_and_is_forgotten() -> None:
     assert (rig.told, rig.sender._sent) == ({}, {})
 
 
-async def test_of_a_batch_that_is_too_large_each_is_sent_alone() -> None:
-    rig = Rig()
-    for id in "ab":
-        rig.sender.send_now(ROUTE, sending(id))
-    await rig.end(PayloadTooLarge("too large"))
-    assert (rig.told, rig.producer.alone) == ({}, [b"a", b"b"])
-
-
 @pytest.mark.parametrize("id", ["a"])
 async def test_where_it_would_have_to_wait_nothing_is_handed_over(id: str) -> None:
     rig = Rig()
@@ -98,3 +94,14 @@ async def test_where_it_would_have_to_wait_nothing_is_handed_over(id: str) -> No
     assert not rig.sender.send_now(ROUTE, sending(id))
     assert (rig.producer.gathered, rig.sender._sent) == ([], {})
     await rig.sender.close()
+
+
+async def test_a_partition_that_is_full_loses_nobody_a_turn() -> None:
+    rig, route = Rig(), Route("t", 3, "m", "interactive")
+    first, gathers = route.partition, rig.producer.together
+    for id, room in (("a", True), ("b", False), ("c", True)):
+        rig.producer.together = gathers if room else None
+        if not rig.sender.send_now(route, sending(id)):
+            await rig.sender.send(route, sending(id))
+    await rig.sender.close()
+    assert rig.producer.partitions == [(first + turn) % 3 for turn in range(3)]

@@ -47,6 +47,8 @@ def test_inputs_in_json_may_stand_between_binary_ones() -> None:
         ([tensor("x", -8)], 8, "binary_data_size -8 is not valid"),
         ([tensor("x", True)], 1, "binary_data_size True is not valid"),
         ([tensor("x", 8, data=[1.0, 2.0])], 8, "has both data and binary_data_size"),
+        ([tensor("x", int("9" * 4000))], 8, "999... bytes do not follow the JSON: 8 are left"),
+        ([tensor("x", -int("9" * 4000))], 8, "999... is not valid"),
         ([tensor("x", 2, "BOOL")], 2, "neither 0 nor 1"),
         ([tensor("x", 8, "BYTES")], 8, "input 'x'"),
         ([tensor("x", 8), tensor("x", 8)], 16, "name one tensor twice"),
@@ -56,6 +58,26 @@ def test_bytes_that_do_not_fit_are_refused(inputs: list[dict[str, Any]], nbytes:
     with pytest.raises(InvalidRequest) as refused:
         inputs_of(inputs, b"\2" * nbytes)
     assert sentence in refused.value.message
+    assert len(refused.value.message) < 200
+
+
+@pytest.mark.parametrize("datatype", ["FP32", "BYTES"])
+def test_data_that_is_null_is_no_data(datatype: str) -> None:
+    read = inputs_of([tensor("x", 8, datatype, data=None)], bytes(8))
+    assert bytes(read["x"].data) == bytes(8)
+
+
+def test_a_size_that_is_null_is_none() -> None:
+    read = inputs_of([tensor("x", None, data=[1.0, 2.0])], b"")
+    assert bytes(read["x"].data) == struct.pack("<2f", 1.0, 2.0)
+
+
+@pytest.mark.parametrize("datatype", ["FP32", "BYTES"])
+@pytest.mark.parametrize("extension", ["shared_memory_region", "classification"])
+def test_what_is_not_taken_is_refused_beside_bytes_too(datatype: str, extension: str) -> None:
+    asked = tensor("x", 8, datatype, parameters={"binary_data_size": 8, extension: "r"})
+    with pytest.raises(InvalidRequest, match=f"input 'x': it asks for {extension}"):
+        inputs_of([asked], bytes(8))
 
 
 def test_without_a_tail_binary_tensors_are_refused() -> None:

@@ -97,6 +97,11 @@ def test_a_value_shown_in_a_message_is_short_and_on_one_line(value: object) -> N
     assert text.encode().count(b"\n") == 0
 
 
+@pytest.mark.parametrize("digits", [100, 4000, 5000])
+def test_a_huge_number_shown_in_a_message_is_short(digits: int) -> None:
+    assert max(len(shown(10**digits)), len(shown(-(10**digits)))) < 90
+
+
 @pytest.mark.parametrize(("partitions", "of_retries"), [(1, 1), (3, 1), (8, 2), (64, 16)])
 def test_the_retry_topic_has_one_partition_for_four_and_keeps_its_records_a_week_whatever_the_broker_does(
     partitions: int, of_retries: int
