@@ -5,11 +5,13 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 from headrace import bound_exec
 
 KERNEL_CAN = sys.platform == "linux"
+STOP_LIMIT_S = 10.0
 
 
 class BoundProcess:
@@ -50,6 +52,19 @@ class BoundProcess:
         """Send a signal; a program that has ended is left alone."""
         assert self._process is not None
         self._process.send_signal(number)
+
+    def stop_all_threads(self) -> None:
+        """Send SIGSTOP, and wait until nothing of it runs: on a busy machine some threads go on for a while."""
+        self.send(signal.SIGSTOP)
+        if not hasattr(os, "waitid"):  # as on macOS
+            return
+        assert self._process is not None
+        ends = time.monotonic() + STOP_LIMIT_S
+        try:
+            while os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WNOHANG) is None and time.monotonic() < ends:
+                time.sleep(0.001)
+        except ChildProcessError:
+            pass  # it has ended
 
     def wait(self, timeout_s: float) -> bool:
         """Wait up to `timeout_s`; true once the program has ended."""

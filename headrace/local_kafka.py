@@ -150,7 +150,7 @@ class LocalKafka:
 
     def pause(self) -> None:
         """Freeze the broker (SIGSTOP): connections stay open, nothing is answered."""
-        self._running().send(signal.SIGSTOP)
+        self._running().stop_all_threads()
 
     def resume(self) -> None:
         """Let a paused broker go on (SIGCONT)."""

@@ -1,5 +1,6 @@
 """A bound process ends with its parent, by the kernel's help and by the watcher of systems without it."""
 
+import signal
 import subprocess
 import sys
 import time
@@ -82,3 +83,21 @@ def test_a_program_that_is_not_there_ends_at_once_and_says_so(tmp_path: Path) ->
 def test_a_folder_that_is_not_there_is_the_callers_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         BoundProcess(["/bin/true"], tmp_path / "missing" / "output")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="it is told by the kernel's process table")
+def test_once_it_is_stopped_no_thread_of_it_runs(tmp_path: Path) -> None:
+    busy = "import threading\nfor _ in range(4): threading.Thread(target=lambda: [0 for _ in iter(int, 1)]).start()"
+    child = BoundProcess([sys.executable, "-c", f"print('up', flush=True)\n{busy}"], tmp_path / "output")
+    wait_for_output(tmp_path / "output")
+    for _ in range(20):
+        child.stop_all_threads()
+        states = [(task / "stat").read_text().rpartition(")")[2].split()[0] for task in tasks_of(child.pid)]
+        assert set(states) == {"T"}
+        child.send(signal.SIGCONT)
+    child.send(signal.SIGKILL)
+    assert child.wait(10)
+
+
+def tasks_of(pid: int) -> list[Path]:
+    return list(Path(f"/proc/{pid}/task").iterdir())
