@@ -214,7 +214,7 @@ class Backlog(WaitingRoom):
             elif what is Overdue.SINGLY:
                 self._apart.append(work)
             else:
-                self._next.add(self._entry(work, behind=True))
+                self._next.add_all([self._entry(work, behind=True)])
         return refused
 
     def take_out(self, leaves: Callable[[Work], bool]) -> list[Work]:

@@ -65,9 +65,6 @@ class Line:
             self._sorted = True
         return self._entries
 
-    def add(self, entry: Entry) -> None:
-        self.add_all([entry])
-
     def add_all(self, entries: list[Entry]) -> None:
         keys, works = [entry[0] for entry in entries], [entry[2] for entry in entries]
         self._entries += entries

@@ -57,10 +57,6 @@ class NextBatch:
         self._pace = Pace()
         self._rows_taken = 0
 
-    def add(self, entry: Entry) -> None:
-        """A request waits."""
-        self.add_all([entry])
-
     def add_all(self, entries: list[Entry]) -> None:
         """Requests wait that share lane, bucket and tenant."""
         work = entries[0][2]

@@ -19,8 +19,7 @@ def lines_of(**rows: int) -> dict[str | None, Line]:
     lines: dict[str | None, Line] = {}
     for tenant, count in rows.items():
         line = lines[tenant] = Line(0.0)
-        for place, each in enumerate(asks(tenant, count)):
-            line.add((0.0, place, each))
+        line.add_all([(0.0, place, each) for place, each in enumerate(asks(tenant, count))])
     return lines
 
 
