@@ -132,8 +132,9 @@ class KafkaConsumer(ABC):
 
     async def end_offsets(self, partitions: frozenset[TopicPartition]) -> Mapping[TopicPartition, int]:
         try:
-            await self._check_exist(partitions)
-            ends = await self._consumer.end_offsets([KafkaPartition(*partition) for partition in partitions])
+            async with asyncio.timeout(self._options.send_timeout_s):
+                await self._check_exist(partitions)
+                ends = await self._consumer.end_offsets([KafkaPartition(*partition) for partition in partitions])
         except KAFKA_FAULTS as err:
             raise BrokerError(f"Kafka at {self._name} gave no end offsets: {in_words(err)}") from err
         return {partition: ends[partition] for partition in partitions}

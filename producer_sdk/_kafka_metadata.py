@@ -8,7 +8,6 @@ from typing import Any
 from aiokafka.errors import KafkaError
 
 _PAUSE_S = 0.1
-_TRIES = 3
 
 
 async def renew_metadata(client: Any) -> None:
@@ -24,19 +23,18 @@ async def renew_metadata(client: Any) -> None:
 
 
 async def all_metadata(client: Any) -> Any:
-    """All topics with their partitions and leaders, as aiokafka's ClusterMetadata.
+    """All topics with their partitions and leaders, as aiokafka's ClusterMetadata; the caller bounds the time.
 
-    aiokafka gives up where a connection turns out to be stale, as all do after a broker was away: the next try makes
-    new ones. More than a few tries would keep from the caller that Kafka is away.
+    aiokafka gives up where a connection turns out to be stale, as all do after a broker was away, and where the broker
+    knows of none yet that may serve: so does one for some seconds after it was frozen.
 
     Raises:
-        KafkaError: no broker told.
+        KafkaError: what a broker told.
     """
-    for _ in range(_TRIES - 1):
+    while True:
         try:
             return await client.fetch_all_metadata()
         except KafkaError as err:
             if type(err) is not KafkaError:  # the bare class is its word for that no broker told
                 raise
         await asyncio.sleep(_PAUSE_S)
-    return await client.fetch_all_metadata()

@@ -48,7 +48,9 @@ def frozen(kafka: LocalKafka) -> Iterator[None]:
 
 @pytest.fixture
 async def impatient(own_kafka: LocalKafka, prefix: str, kafka_client: KafkaClient) -> AsyncIterator[Clients]:
-    """Clients that give up after about a second."""
+    """Clients that give up after about a second; a broker that was frozen before may need longer to make a topic."""
+    async with Clients(kafka_client(own_kafka.bootstrap_servers), f"{prefix}.patient") as patient:
+        await patient.topic()
     async with Clients(kafka_client(own_kafka.bootstrap_servers, options=IMPATIENT), prefix) as clients:
         yield clients
 
