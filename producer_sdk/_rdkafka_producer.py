@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import random
 from collections.abc import Generator, Iterator, Sequence
@@ -44,6 +45,8 @@ class RdProducer:
     def __init__(self, bootstrap_servers: str, options: KafkaOptions) -> None:
         self._options = options
         self._sessions = Sessions(lambda: Session(bootstrap_servers, options), options.send_timeout_s)
+        self._alone = Sessions(lambda: Session(bootstrap_servers, options), options.send_timeout_s)
+        self._is_alone = asyncio.Lock()  # held while that session has a batch
         self._turns: dict[str, Iterator[int]] = {}  # of keyless records, which go round the partitions
 
     async def start(self) -> None:
@@ -67,7 +70,16 @@ class RdProducer:
         largest = max(len(record.value or b"") for record in records)
         if largest > self._options.max_record_bytes // 2:  # else only headers can be too large, which librdkafka sees
             self._check_size(topic, max(records, key=_size))
-        session = self._sessions.usable or await self._sessions.renewed()
+        try:
+            return await self._publish_all(self._sessions, topic, partition, records)
+        except PayloadTooLarge:  # librdkafka may have put them into one batch with others
+            async with self._is_alone:
+                return await self._publish_all(self._alone, topic, partition, records)
+
+    async def _publish_all(
+        self, sessions: Sessions[Session], topic: str, partition: int, records: Sequence[Outgoing]
+    ) -> int:
+        session = sessions.usable or await sessions.renewed()
         if partition >= session.topics.get(topic, 0):
             await session.partitions(topic, partition)
         sending = Sending(session)
@@ -75,11 +87,11 @@ class RdProducer:
         try:
             _, offset = await sending.done
         except KafkaException as err:
-            raise publish_fault(err.args[0], topic, largest, session.refusals) from err
+            raise publish_fault(err.args[0], topic, max(map(_size, records)), session.refusals) from err
         return offset
 
     async def stop(self, timeout_s: float = 10.0) -> None:
-        await self._sessions.stop(timeout_s, GRACE_S)
+        await asyncio.gather(*[each.stop(timeout_s, GRACE_S) for each in (self._sessions, self._alone)])
 
     def _place(self, topic: str, count: int, record: Outgoing, partition: int | None) -> int:
         """That partition, else one by the key, else the next: many producers begin their round elsewhere."""

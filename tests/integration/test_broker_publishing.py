@@ -96,6 +96,23 @@ async def test_a_record_above_the_limit_of_its_topic_fails_nothing_after_it(clie
     assert [record.value for record in await read(await clients.reader(topic), 1)] == [b"small"]
 
 
+async def test_batches_are_refused_for_their_own_size_whatever_is_sent_beside_them(clients: Clients) -> None:
+    topic, producer = await clients.topic(max_message_bytes="1000"), await clients.producer()
+
+    async def publish(nbytes: int) -> type[Exception] | None:
+        try:
+            await producer.publish_batch(topic, 0, [Outgoing(None, bytes(nbytes))])
+        except BrokerError:  # behind one that was refused
+            return await publish(nbytes)
+        except PayloadTooLarge as err:
+            return type(err)
+        return None
+
+    sizes = [2000 if number % 4 == 0 else 300 for number in range(16)]
+    refusals = await asyncio.gather(*map(publish, sizes))
+    assert [refusal is None for refusal in refusals] == [size < 1000 for size in sizes]
+
+
 async def test_an_unknown_topic_is_refused_by_name_and_not_created(clients: Clients) -> None:
     producer, admin = await clients.producer(), await clients.admin()
     unknown = f"{clients.prefix}.unknown"
