@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from dev_process import DevProcess, dev, environment, headrace
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from producer_sdk import Client
 from producer_sdk.broker import Outgoing, TopicPartition
 from producer_sdk.kafka import KafkaBroker
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
 PREFIX = "t-dead"
 JUNK = b"\xc1no request\x00"
 

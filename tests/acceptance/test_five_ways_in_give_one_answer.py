@@ -65,7 +65,7 @@ async def raw_kafka(bootstrap_servers: str, prefix: str, body: dict[str, object]
         await consumer.stop()
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(180)
 async def test_every_way_in_gives_the_same_outputs_id_and_version(
     kafka_broker: KafkaBroker, prefix: str, http: httpx.AsyncClient
 ) -> None:
@@ -84,7 +84,7 @@ async def test_every_way_in_gives_the_same_outputs_id_and_version(
     assert seen == [(id, VERSION, expected) for id in ("msgpack", "json", "raw", "rest")]
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(180)
 async def test_v1_infer_answers_a_prompt_with_its_id_and_version(http: httpx.AsyncClient) -> None:
     answer = await http.post("/v1/infer", json={"model": "shout", "prompt": "höi", "id": "v1", "times": 2})
     body = answer.json()
@@ -93,7 +93,7 @@ async def test_v1_infer_answers_a_prompt_with_its_id_and_version(http: httpx.Asy
     assert answer.headers["headrace-model-version"] == VERSION
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(180)
 async def test_a_wrong_request_is_the_same_error_on_every_way(
     kafka_broker: KafkaBroker, prefix: str, http: httpx.AsyncClient
 ) -> None:

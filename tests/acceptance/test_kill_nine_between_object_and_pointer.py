@@ -17,7 +17,7 @@ from producer_sdk.topics import Topics
 from producer_sdk.wire import Reply
 
 
-@pytest.mark.timeout(90)
+@pytest.mark.timeout(180)
 async def test_kill_nine_between_the_object_and_its_pointer_leaves_one_of_each(
     kafka_broker: KafkaBroker, prefix: str, tmp_path: Path, s3: S3Server
 ) -> None:

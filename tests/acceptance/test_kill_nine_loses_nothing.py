@@ -38,7 +38,7 @@ def check(answers: Answers) -> None:
     assert numbers == list(range(REQUESTS))
 
 
-@pytest.mark.timeout(90)
+@pytest.mark.timeout(180)
 async def test_kill_nine_of_the_runner_in_mid_batch_loses_nothing(
     kafka_broker: KafkaBroker, prefix: str, tmp_path: Path
 ) -> None:
@@ -61,7 +61,7 @@ async def test_kill_nine_of_the_runner_in_mid_batch_loses_nothing(
         worker.kill()
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 @pytest.mark.parametrize("kafka_client", ["aiokafka", "librdkafka"])
 async def test_kill_nine_of_the_worker_in_mid_batch_loses_nothing(
     kafka_broker: KafkaBroker, prefix: str, tmp_path: Path, kafka_client: str
@@ -85,7 +85,7 @@ async def test_kill_nine_of_the_worker_in_mid_batch_loses_nothing(
         worker.kill()
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(180)
 async def test_sigterm_answers_what_was_taken_commits_and_exits_clean(
     kafka_broker: KafkaBroker, prefix: str, tmp_path: Path
 ) -> None:

@@ -15,7 +15,7 @@ import pytest
 from headrace.dev_models import EXAMPLE_MODELS
 from tests.support.dev_process import ROOT, dev, environment, headrace
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
 
 README = (ROOT / "README.md").read_text("utf-8")
 KAFKA, GATEWAY = "127.0.0.1:9092", "localhost:8000"

@@ -21,7 +21,7 @@ from producer_sdk import Client
 from producer_sdk.kafka import KafkaBroker
 from producer_sdk.topics import Topics
 
-pytestmark = pytest.mark.timeout(60)  # each test starts the command, the first one also Kafka
+pytestmark = pytest.mark.timeout(180)  # each test starts the command, the first one also Kafka
 
 
 class Ended(NamedTuple):

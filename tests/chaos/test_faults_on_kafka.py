@@ -13,7 +13,7 @@ SHORT = ("worker-frozen", "rolling-restart", "broker-down-at-term", "record-kill
 
 @pytest.mark.kafka
 @pytest.mark.chaos
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 @pytest.mark.parametrize("name", SHORT)
 async def test_the_promise_holds_under_this_fault(name: str, site: Site, tmp_path: Path) -> None:
     result = await play_row(named(name), site, tmp_path)

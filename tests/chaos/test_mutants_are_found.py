@@ -16,7 +16,7 @@ SEEDS = range(8)
 
 
 @pytest.mark.chaos
-@pytest.mark.timeout(90)
+@pytest.mark.timeout(180)
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
 def test_a_worker_that_loses_records_is_found(mutant: Callable[[], AbstractContextManager[None]]) -> None:
     with mutant():
@@ -26,6 +26,6 @@ def test_a_worker_that_loses_records_is_found(mutant: Callable[[], AbstractConte
 
 
 @pytest.mark.chaos
-@pytest.mark.timeout(90)
+@pytest.mark.timeout(180)
 def test_the_worker_as_it_is_loses_nothing_in_the_same_seeds() -> None:
     assert [(run.seed, run.breaks) for run in (simulate(seed, LOSING) for seed in SEEDS) if run.breaks] == []

@@ -9,7 +9,7 @@ BLOCK = 20
 
 
 @pytest.mark.chaos
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(180)
 @pytest.mark.parametrize("first", range(0, SEEDS, BLOCK))
 def test_the_promise_holds_under_random_faults(first: int) -> None:
     broken = [run for run in map(simulate, range(first, first + BLOCK)) if run.breaks]
@@ -17,7 +17,7 @@ def test_the_promise_holds_under_random_faults(first: int) -> None:
 
 
 @pytest.mark.chaos
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(180)
 def test_nothing_is_repeated_where_nothing_dies() -> None:
     runs = [simulate(seed, NOTHING_DIES, deadly=False) for seed in range(1000, 1000 + BLOCK)]
     assert [(run.seed, run.faults, run.breaks) for run in runs if run.breaks or run.judged.repeats] == []

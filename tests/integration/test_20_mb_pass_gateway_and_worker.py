@@ -47,7 +47,7 @@ async def test_20_mb_over_http_come_back_right(broker: Broker, prefix: str, tmp_
     assert len(s3.keys(bucket)) == 2
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(180)
 async def test_64_mb_by_the_sdk_come_back_right(prefix: str, tmp_path: Path, s3: S3Server) -> None:
     broker, bucket = MemoryBroker(), s3.new_bucket()
     tensor = {"datatype": "FP16", "shape": [-1]}

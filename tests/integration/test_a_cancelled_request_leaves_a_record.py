@@ -97,7 +97,7 @@ async def test_by_a_map_that_is_closed_early(broker: Broker, clients: Clients, p
     async with Client(broker, prefix=prefix) as client:
         outcomes = client.map(MODEL, rows(100), window=20)
         with pytest.raises(TimeoutError):
-            async with asyncio.timeout(1.0), aclosing(outcomes):
+            async with asyncio.timeout(3.0), aclosing(outcomes):
                 await anext(outcomes)
     assert len({cancel.id for cancel in await cancels(clients, topics, 20)}) == 20
 

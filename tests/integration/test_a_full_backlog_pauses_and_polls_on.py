@@ -12,7 +12,7 @@ from producer_sdk import Client, HeadraceError
 from producer_sdk.broker import Broker
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(180)
 async def test_a_slow_model_holds_few_requests_and_answers_all(broker: Broker, prefix: str, tmp_path: Path) -> None:
     models = python_model(tmp_path, "m", SLEEPY, max_batch_size=4)
     async with (
@@ -29,7 +29,7 @@ async def test_a_slow_model_holds_few_requests_and_answers_all(broker: Broker, p
         assert loop.intake.assignments == assignments
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(180)
 async def test_polling_goes_on_while_the_backlog_is_full(broker: Broker, prefix: str, tmp_path: Path) -> None:
     models = python_model(tmp_path, "m", SLEEPY, max_batch_size=1)
     async with (

@@ -17,7 +17,7 @@ from producer_sdk.testing import FakeWorker
 BODY = {"inputs": [{"name": "x", "shape": [1, 2], "datatype": "FP32", "data": [1, 2]}]}
 INFER = "/v2/models/mlp/infer"
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(90)]
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ CALL_S = 20.0
 SESSION_S = 6.0
 
 
-@pytest.mark.timeout(90)
+@pytest.mark.timeout(180)
 async def test_a_20_s_call_with_a_session_of_6_s_changes_no_membership_and_runs_once(
     kafka_broker: Broker, prefix: str, tmp_path: Path
 ) -> None:

@@ -13,7 +13,7 @@ from producer_sdk.announcements import ModelState
 from producer_sdk.broker import Broker
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(180)
 async def test_a_quiet_worker_finishes_what_it_has_and_leaves_the_rest_to_the_next(
     broker: Broker, prefix: str, tmp_path: Path
 ) -> None:

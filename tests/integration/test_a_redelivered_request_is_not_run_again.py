@@ -53,7 +53,7 @@ async def test_a_reply_is_forgotten_after_its_time(broker: Broker, prefix: str, 
             assert runs(tmp_path) == ["1", "1"]
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(180)
 async def test_what_a_killed_worker_has_answered_is_not_run_by_the_next(
     kafka_broker: KafkaBroker, prefix: str, tmp_path: Path
 ) -> None:

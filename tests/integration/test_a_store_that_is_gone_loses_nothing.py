@@ -20,7 +20,7 @@ from producer_sdk.payloads import PayloadUnavailable
 MANY = 25
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 async def test_all_end_right_or_with_a_typed_error_and_small_ones_do_not_wait(
     broker: Broker, prefix: str, tmp_path: Path, s3: S3Server
 ) -> None:

@@ -13,7 +13,7 @@ from producer_sdk.broker import Admin, Topic
 from producer_sdk.kafka import KafkaBroker
 from producer_sdk.topics import Topics
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(180)
 INPUTS = {"x": np.zeros((1, 2), np.float32)}
 
 

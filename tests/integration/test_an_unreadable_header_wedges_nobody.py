@@ -41,7 +41,7 @@ async def read(reader: Consumer, count: int, max_records: int) -> list[Record]:
     return records
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(180)
 @pytest.mark.parametrize("codec", [0, 1, 2, 3, 4])
 @pytest.mark.parametrize("max_records", [1, 3, 500])
 async def test_polls_give_every_record_once_and_in_order_around_unreadable_ones(
@@ -78,7 +78,7 @@ async def test_a_record_behind_the_one_read_last_is_found_in_its_batch(kafka_bro
     await reader.stop()
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(180)
 async def test_a_worker_answers_all_others_and_leaves_a_dead_letter_with_the_place(
     kafka_broker: KafkaBroker, prefix: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

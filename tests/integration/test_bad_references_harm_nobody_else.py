@@ -40,7 +40,7 @@ async def claim(store: Payloads, n: float, width: int = 4_000) -> DataRef:
     return await store.claim(value_of(n, width), expires_ms=2**50, budget_s=20.0)
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 async def test_a_lane_full_of_references_that_hang_stops_no_other_and_is_answered_when_it_heals(
     prefix: str, tmp_path: Path, s3: S3Server
 ) -> None:
@@ -113,7 +113,7 @@ async def test_keys_are_taken_as_they_are_written(broker: Broker, prefix: str, t
     assert answers == {f"key-{n}": [[2 * n, 2 * n]] for n in range(len(ODD_KEYS))}
 
 
-@pytest.mark.timeout(90)
+@pytest.mark.timeout(180)
 async def test_a_store_that_trickles_ends_with_the_deadline_and_leaves_all_room_to_those_behind(
     broker: Broker, prefix: str, tmp_path: Path, s3: S3Server
 ) -> None:

@@ -51,7 +51,7 @@ def mutated(count: int, replies: ReplyTo) -> list[bytes | None]:
     return broken
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 async def test_3000_broken_records_leave_the_worker_live_and_every_offset_committed(
     broker: Broker, prefix: str, tmp_path: Path
 ) -> None:

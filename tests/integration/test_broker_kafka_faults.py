@@ -16,7 +16,7 @@ from producer_sdk.broker import BrokerError, CommitRefused, Committed, GroupOpti
 from producer_sdk.kafka import KafkaBroker, KafkaOptions
 from producer_sdk.rdkafka import RdKafkaBroker
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
 
 KafkaClient = type[KafkaBroker] | type[RdKafkaBroker]
 IMPATIENT = KafkaOptions(send_timeout_s=1.5, commit_timeout_s=1.0, request_timeout_s=1.0)

@@ -117,7 +117,7 @@ async def test_a_member_that_seeks_reads_the_rest_on(kafka_broker: KafkaBroker, 
         assert [(record.partition, record.offset) for record in await read(member, 1)] == [(0, 3)]
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(180)
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 async def test_partitions_that_were_paused_leave_and_come_back_and_are_read_to_their_ends(
     kafka_broker: KafkaBroker, prefix: str, protocol: GroupProtocol

@@ -14,7 +14,7 @@ from producer_sdk.broker import BrokerError, Committed, Consumer, Outgoing, Plac
 from producer_sdk.kafka import KafkaBroker, KafkaOptions
 from producer_sdk.rdkafka import RdKafkaBroker
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
 
 KafkaClient = type[KafkaBroker] | type[RdKafkaBroker]
 OUTAGE_S = 2.0

@@ -39,7 +39,7 @@ async def redrive(clients: Clients, topics: Topics) -> int:
         return run.tally.published
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(180)
 async def test_a_record_that_kills_every_runner_is_kept_with_its_attempts_and_answered_once_the_model_is_mended(
     broker: Broker, clients: Clients, prefix: str, tmp_path: Path
 ) -> None:

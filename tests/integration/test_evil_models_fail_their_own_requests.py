@@ -69,7 +69,7 @@ async def test_a_child_that_model_code_forks_answers_for_nobody(prefix: str, tmp
     assert numbers == list(range(60))
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(180)
 async def test_a_session_timeout_that_kafka_refuses_ends_the_worker_with_a_sentence(
     kafka_broker: KafkaBroker, prefix: str, tmp_path: Path
 ) -> None:

@@ -20,7 +20,7 @@ from producer_sdk.topics import Topics
 BODY = {"id": "req-1", "inputs": [{"name": "x", "shape": [1, 2], "datatype": "FP32", "data": [1, 2]}]}
 INFER = "/v2/models/mlp/infer"
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(180)
 
 
 def double(inputs: dict[str, Array]) -> dict[str, Array]:

@@ -21,7 +21,7 @@ from headrace.kafka_folder import KafkaFolder
 from headrace.kafka_jars import prepare
 from headrace.local_kafka import LocalKafka, LocalKafkaError, PortTakenError
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
 
 STARTER = """
 import threading, time
@@ -199,7 +199,7 @@ def test_a_paused_broker_is_silent_until_it_resumes(own_kafka: LocalKafka) -> No
     assert answers(port_of(own_kafka))
 
 
-@pytest.mark.timeout(90)
+@pytest.mark.timeout(180)
 def test_a_paused_broker_can_be_restarted(own_kafka: LocalKafka) -> None:
     own_kafka.pause()
     own_kafka.restart()

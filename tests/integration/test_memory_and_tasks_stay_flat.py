@@ -55,7 +55,7 @@ async def assigned_after(loop: ModelLoop, assignments: int) -> None:
         await asyncio.sleep(0)
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 async def test_five_thousand_rebalances_leave_nothing_behind(prefix: str, tmp_path: Path) -> None:
     broker = MemoryBroker()
     async with running_worker(broker, python_model(tmp_path, "m"), prefix, isolation="inline") as worker:
@@ -68,7 +68,7 @@ async def test_five_thousand_rebalances_leave_nothing_behind(prefix: str, tmp_pa
     assert abs(later_tasks - tasks) <= 2
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 async def test_two_hundred_thousand_idle_polls_leave_nothing_behind(prefix: str) -> None:
     async def settle(ledgers: Sequence[PartitionLedger]) -> None: ...
     def lost(ledgers: Sequence[PartitionLedger]) -> None: ...

@@ -13,7 +13,7 @@ from producer_sdk import Client, HeadraceError
 from producer_sdk.broker import Broker
 
 
-@pytest.mark.timeout(90)
+@pytest.mark.timeout(180)
 async def test_workers_that_join_and_leave_in_mid_work_leave_no_request_unanswered(
     broker: Broker, prefix: str, tmp_path: Path
 ) -> None:

@@ -30,7 +30,7 @@ WAYS = {
 }
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(180)
 async def test_a_record_whose_model_call_exits_gets_runner_crashed_after_five_deaths_and_100_others_their_answers(
     broker: Broker, prefix: str, tmp_path: Path
 ) -> None:
@@ -51,7 +51,7 @@ async def test_a_record_whose_model_call_exits_gets_runner_crashed_after_five_de
     assert max(count for number, count in runs.items() if number != str(GOOD // 2)) <= 2
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(180)
 @pytest.mark.parametrize("way", WAYS)
 async def test_however_it_ends_its_runner_only_the_offender_is_given_up(
     broker: Broker, prefix: str, tmp_path: Path, way: str
@@ -69,7 +69,7 @@ async def test_however_it_ends_its_runner_only_the_offender_is_given_up(
         assert worker.loops[0].device.deaths == 2
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(180)
 async def test_a_model_that_dies_at_every_batch_answers_each_request_all_the_same(
     broker: Broker, prefix: str, tmp_path: Path
 ) -> None:

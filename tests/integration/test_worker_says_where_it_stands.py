@@ -29,7 +29,7 @@ async def test_a_model_is_announced_ready_only_once_its_group_has_given_out_part
 
 
 @pytest.mark.kafka
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 async def test_a_worker_is_unready_while_kafka_is_away_and_goes_on_when_it_is_back(
     prefix: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

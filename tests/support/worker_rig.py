@@ -47,13 +47,13 @@ async def running_worker(
     worker = Worker(worker_settings(models, prefix, **settings), broker)
     task = asyncio.create_task(worker.serve(), name="worker")
     try:
-        await until(lambda: task.done() or worker.health.ready() is None, 15.0)
+        await until(lambda: task.done() or worker.health.ready() is None, 45.0)
         if task.done():
             task.result()
         yield worker
     finally:
         worker.stop.signalled()
-        code = await asyncio.wait_for(task, 20.0)
+        code = await asyncio.wait_for(task, 60.0)
     assert code is expect
 
 
@@ -66,7 +66,7 @@ async def committed(broker: Broker, prefix: str, model: str = "m") -> dict[Topic
     return {partition: each.offset for partition, each in found.items()}
 
 
-async def until(holds: Callable[[], bool], timeout_s: float = 10.0) -> None:
+async def until(holds: Callable[[], bool], timeout_s: float = 30.0) -> None:
     """Wait until something holds; fails the test when it does not in time."""
     ends = time.monotonic() + timeout_s
     while not holds():
@@ -100,7 +100,7 @@ class HeadraceProcess:
     async def ready(self, holds: Callable[[], bool]) -> None:
         """Wait until something holds; fails at once with the log when the process ends."""
         try:
-            await until(lambda: self.process.poll() is not None or holds(), 15.0)
+            await until(lambda: self.process.poll() is not None or holds(), 45.0)
             assert self.process.poll() is None, "it has ended"
         except AssertionError as err:
             raise AssertionError(f"{self._command[3]} is not ready; its log:\n{self.log}") from err
