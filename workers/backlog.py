@@ -60,6 +60,7 @@ class Backlog(WaitingRoom):
         self._policy = policy
         self._ranked = has_timeouts(policy) or policy.priority_levels > 0 or policy.preserve_ordering
         self._next = NextBatch(policy, run_times, row_cap)
+        self._lanes = tuple(self._next.queues.values())
         self._apart: deque[Work] = deque()
         self._sequence = count()
         self._next_overdue = math.inf
@@ -76,12 +77,12 @@ class Backlog(WaitingRoom):
         self._next.rule = rule
 
     def __len__(self) -> int:
-        return len(self._apart) + sum([len(queue) for queue in self._next.queues.values()])
+        return len(self._apart) + sum([queue.count for queue in self._lanes])
 
     @property
     def nbytes(self) -> int:
         """Input bytes of all that wait."""
-        return sum([work.nbytes for work in self._apart]) + sum([queue.nbytes for queue in self._next.queues.values()])
+        return sum([work.nbytes for work in self._apart]) + sum([queue.nbytes for queue in self._lanes])
 
     def room(self, lane: Lane) -> int:
         """Requests of a lane that still fit; 0 when the bytes are used up."""
@@ -99,7 +100,7 @@ class Backlog(WaitingRoom):
 
     def _requests(self, lane: Lane) -> int:
         apart = sum([work.lane is lane for work in self._apart]) if self._apart else 0
-        return len(self._next.queues[lane]) + apart
+        return self._next.queues[lane].count + apart
 
     def waiting_of(self, lane: Lane, tenant: str | None) -> int:
         """Requests of one tenant that wait in a lane, those that run alone left out."""
@@ -133,7 +134,9 @@ class Backlog(WaitingRoom):
     def _overdue_at(self, work: Work) -> float:
         return overdue_at(queue_of(self._policy, work.priority), work)
 
-    def close_at(self, now: float, *, idle: bool, intake_paused: bool, free_at: float = -math.inf) -> float:
+    def close_at(
+        self, now: float, *, idle: bool, intake_paused: bool, free_at: float = -math.inf, deep: bool = False
+    ) -> float:
         """When the next batch closes, monotonic seconds; -infinite is now, infinite when something changes.
 
         Args:
@@ -141,10 +144,11 @@ class Backlog(WaitingRoom):
             intake_paused: nothing more arrives, so that waiting for company cannot help.
             free_at: when a busy device is expected to be free. A full batch closes just in time to be assembled before,
                 so that what arrives until then may still be in it; where that is not known, at once.
+            deep: a batch lies ready already: a further one closes only where they are known to be short.
         """
         if self._apart:
-            return -math.inf if idle or not self._policy.preserve_ordering else math.inf
-        return self._next.close_at(now, idle=idle, intake_paused=intake_paused, free_at=free_at)
+            return -math.inf if idle or not (deep or self._policy.preserve_ordering) else math.inf
+        return self._next.close_at(now, idle=idle, intake_paused=intake_paused, free_at=free_at, deep=deep)
 
     def take(self, now: float, starts_at: float = -math.inf) -> Batch:
         """The next batch, which the device starts at `starts_at`, or at once. Something must wait."""

@@ -15,7 +15,7 @@ from producer_sdk.topics import Lane
 from .backlog import Backlog
 from .cancels import Cancels
 from .device_share import DeviceShare, Urgency
-from .events import heard
+from .events import Bell
 from .later import Later
 from .learned import Learned
 from .log import bug
@@ -28,6 +28,7 @@ from .retry_records import origin_of
 from .run import Ran
 from .work import Batch, Outcome, Work
 
+DEPTH = 2  # batches of a runner: one runs and one lies ready; more only while they are short
 DOUBT_S = 1.0  # where nothing has run for so long, one that seems hopeless is tried, so that its time is learned anew
 
 
@@ -85,10 +86,10 @@ class Dispatcher:
         self._share = share  # of a device that other models use, too
         self._tell = neighbours
         self._running: dict[int, asyncio.Task[None]] = {}
-        self.wake = asyncio.Event()
+        self.wake = Bell()
         self.intake_paused = False
         if share is not None:
-            share.join(model, self.wake.set, most=device.slots)
+            share.join(model, self.wake.set, most=DEPTH * device.runners)
 
     @property
     def running(self) -> int:
@@ -114,7 +115,7 @@ class Dispatcher:
                 continue
             self.wake.clear()
             changes = min(due, self._backlog.next_change, self._later.next_due, self._later.earliest_expiry)
-            await heard(self.wake, changes - now)
+            await self.wake.heard(changes - now)
 
     def cancel_waiting(self) -> None:
         """Answer the requests that wait here and have been cancelled."""
@@ -128,13 +129,16 @@ class Dispatcher:
     def _due(self, now: float) -> float:
         """When the next batch closes; infinite while nothing can run."""
         due = math.inf
-        if self._device.free_slot(self._running) is not None and not self._tell.crowded():
+        deep = len(self._running) >= DEPTH * self._device.runners
+        may = not deep or self._share is None  # what lies ready cannot make way for another model
+        if may and self._device.free_slot(self._running) is not None and not self._tell.crowded():
             self._learned.bound(self._backlog, now)
             due = self._backlog.close_at(
                 now,
                 idle=not self._running if self._backlog.in_order else self._device.idle(self._running),
                 intake_paused=self.intake_paused,
                 free_at=self._occupancy.first_free_at(now),
+                deep=deep,
             )
         return due if self._share is None else self._in_turn(self._share, due, now)
 

@@ -26,14 +26,18 @@ class LaneQueue:
     """What waits in one lane: apart by bucket, and there by tenant.
 
     Within a tenant the most urgent goes first; among tenants the one that has been served least, by cost.
+
+    Attributes:
+        count: requests that wait in it; who adds to its lines adds here, too.
     """
 
-    __slots__ = ("buckets", "lane", "tenants")
+    __slots__ = ("buckets", "count", "lane", "tenants")
 
     def __init__(self, lane: Lane) -> None:
         self.lane = lane
         self.buckets: dict[object, dict[str | None, Line]] = {}
         self.tenants: Shares[str | None] = Shares()
+        self.count = 0
 
     def open(self, entry: Entry, tenant: str | None) -> Line:
         """A line for the first request of a tenant in a bucket."""
@@ -43,7 +47,7 @@ class LaneQueue:
         return line
 
     def __len__(self) -> int:
-        return sum([len(line) for lines in self.buckets.values() for line in lines.values()])
+        return self.count
 
     @property
     def rows(self) -> int:
@@ -193,6 +197,7 @@ class LaneQueue:
     def _left(self, works: list[Work], bucket: object) -> None:
         if not works:
             return
+        self.count -= len(works)
         lines = self.buckets[bucket]
         for tenant in [tenant for tenant, line in lines.items() if not len(line)]:
             del lines[tenant]

@@ -74,7 +74,7 @@ class ModelLoop:
         self._scribe = Scribe(topics, spec.name, spec.version, settings.max_record_bytes, spec.dead_letter_codes,
                               store_rule(spec, shared.payloads, settings.max_record_bytes),
                               as_events=spec.profile is not None)  # fmt: skip
-        self._settling = False
+        self._settling = self._draining = False
         self._claims: Claims | None = None  # made with the decoder, where there is a payload store
         self._storage = None if (store := shared.payloads) is None else Storage(store, spec.name, spec.version)
         self.intake = Intake(
@@ -148,14 +148,8 @@ class ModelLoop:
     def _fit(self, loaded: Loaded, backlog_requests: int) -> None:
         """Make what depends on the loaded model."""
         settings, rows = self._settings, loaded.max_batch_size
-        decoder = Decoder(
-            self._topics,
-            self.spec,
-            loaded,
-            clock_skew_allowance_s=settings.clock_skew_allowance_s,
-            cancels=self._shared.cancels,
-            payloads=self._shared.payloads,
-        )
+        decoder = Decoder(self._topics, self.spec, loaded, clock_skew_allowance_s=settings.clock_skew_allowance_s,
+                          cancels=self._shared.cancels, payloads=self._shared.payloads)  # fmt: skip
         self._backlog.max_requests = backlog_requests
         self.intake.suspect_cap = backlog_requests + self.device.slots * rows
         hand_over = self._replier.put
@@ -226,12 +220,12 @@ class ModelLoop:
         self.taking.room.set()
         self.taking.reopen()
         self.dispatcher.wake.set()
-        self._note_idle()
+        if self._settling or self._draining:
+            self._note_idle()
 
     def _published(self, outcomes: Sequence[Outcome]) -> None:
         """Called when outcomes are acknowledged and their offsets finished."""
-        now = time.monotonic()
-        self.metrics.count(outcomes, now)
+        self.metrics.count(outcomes, now := time.monotonic())
         self._learned.answered(outcomes, now)
         self._finished.set()
         self._moved()
@@ -266,6 +260,7 @@ class ModelLoop:
         """Stop taking, finish everything taken, commit; False when the time ran out first."""
         if not self._tasks:
             return True
+        self._draining = True
         self.taking.stop()
         self._inspection.stop()
         self.dispatcher.wake.set()

@@ -70,6 +70,7 @@ class NextBatch:
             line = queue.open(entries[0], tenant)
             self.alone_s = self.run_time(work.bucket)(1, work.cost / work.rows)
         line.add_all(entries)
+        queue.count += len(entries)
 
     def take_out(self, leaves: Callable[[Work], bool]) -> list[Work]:
         """Take out every request that `leaves` is true of."""
@@ -85,7 +86,9 @@ class NextBatch:
         predict = self._run_times.predict_s
         return lambda rows, cost: predict(bucket, rows, cost, LIKELY)
 
-    def close_at(self, now: float, *, idle: bool, intake_paused: bool, free_at: float = -math.inf) -> float:
+    def close_at(
+        self, now: float, *, idle: bool, intake_paused: bool, free_at: float = -math.inf, deep: bool = False
+    ) -> float:
         """When the batch closes, monotonic seconds; -infinite is now, infinite when something changes."""
         queues = self._waiting()
         if not queues:
@@ -97,7 +100,7 @@ class NextBatch:
         queue = self.queues[self._choose(queues, now).lane]
         bucket = self._bucket(queue, now)
         rule = self._rule_for(queue, bucket, now)
-        full = is_full(rule, queue.about(bucket)) and self._may_lie_ready(queue, bucket, rule, now)
+        full = is_full(rule, queue.about(bucket)) and self._may_lie_ready(queue, bucket, rule, now, deep)
         return free_at - TO_ASSEMBLE_S if full else math.inf
 
     def take(self, now: float, starts_at: float) -> list[Work]:
@@ -223,8 +226,10 @@ class NextBatch:
     def _is_watched(self, now: float) -> bool:
         return bool(self.queues[Lane.INTERACTIVE].buckets) or self._headroom.is_watched(now)
 
-    def _may_lie_ready(self, queue: LaneQueue, bucket: object, rule: BatchRule, now: float) -> bool:
+    def _may_lie_ready(self, queue: LaneQueue, bucket: object, rule: BatchRule, now: float, deep: bool) -> bool:
         """Whether a full batch may be fixed while another runs: an interactive request might have to wait for both."""
+        if deep and not self.run_time(bucket)(rule.max_rows, rule.max_rows * queue.cost_of_row(bucket)):
+            return False
         if queue.lane is Lane.INTERACTIVE:
             if not self._crowding.is_watched(now) or rows_beside(queue.buckets[bucket], rule.max_rows) is None:
                 return True
@@ -233,6 +238,8 @@ class NextBatch:
             spare_s = self._headroom.spare_s(self._slo_s)
         else:
             return True
+        if deep:
+            return False
         takes_s = self.run_time(bucket)(rule.max_rows, rule.max_rows * queue.cost_of_row(bucket))
         return 2 * takes_s <= spare_s
 

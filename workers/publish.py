@@ -17,7 +17,7 @@ from producer_sdk.errors import Code
 from producer_sdk.topics import Lane
 
 from .commit import PartitionLedger
-from .events import heard
+from .events import Bell
 from .reply import Scribe
 from .send import Destinations as Destinations
 from .send import Sender
@@ -87,7 +87,7 @@ class Replier:
         self._waiting: list[Outcome] = []
         self._nbytes = 0
         self._storing_nbytes = 0  # of these, what is not stored yet
-        self._wake = asyncio.Event()
+        self._wake = Bell()
         self.unacknowledged = 0
 
     def put(self, outcomes: Sequence[Outcome]) -> None:
@@ -120,7 +120,7 @@ class Replier:
         """Publish until cancelled."""
         async with asyncio.TaskGroup() as sending:
             while True:
-                await self._wake.wait()
+                await self._wake.heard()
                 await self._linger()
                 outcomes, self._waiting = self._waiting, []
                 self._urgent, self._answers, self._youngest = False, False, -math.inf
@@ -186,7 +186,7 @@ class Replier:
             left_s = began + linger_s - time.monotonic()
             if left_s <= 0:
                 return
-            await heard(self._wake, left_s)
+            await self._wake.heard(left_s)
             self._wake.clear()
 
     def _enough(self) -> int:

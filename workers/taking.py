@@ -11,7 +11,7 @@ from producer_sdk.topics import Lane
 from .backlog import Backlog
 from .claims import Claims
 from .consume import Intake
-from .events import heard
+from .events import Bell
 from .inspection import Inspection
 from .later import Later
 from .reception import Reception
@@ -60,7 +60,7 @@ class Taking:
         self._wake = wake
         self._due = due
         self._stopping = False
-        self.room = asyncio.Event()
+        self.room = Bell()
         self.polled_at = time.monotonic()
 
     def stop(self) -> None:
@@ -140,7 +140,7 @@ class Taking:
             polls_again = time.monotonic() + HOLD_S
             while self._crowded() and (left_s := polls_again - time.monotonic()) > 0:
                 self.room.clear()
-                await heard(self.room, left_s)
+                await self.room.heard(left_s)
         self._intake.reading.nothing = False
 
     def _crowded(self) -> bool:

@@ -16,7 +16,7 @@ from producer_sdk.topics import Lane
 from producer_sdk.wire import Request
 from workers.run import Device
 from workers.runners.engine import TensorSpec
-from workers.runners.handle import RunnerProcess
+from workers.runners.handle import RESERVED, RunnerProcess
 from workers.runners.load import make_runner
 from workers.work import Batch, Source, Work
 
@@ -86,7 +86,9 @@ async def test_shared_memory_does_not_grow(tmp_path: Path) -> None:
     device = Device(lambda: runner, LIMIT, "m", lambda: None)
     await device.start()
     regions = [*runner._inputs, *runner._outputs]
+    await run(device, RESERVED + 1)  # the third slot is for short runs, and reserves when it is first used
     before = [id(region.view.obj) for region in regions]
-    await run(device, 50)
+    for slot in range(RESERVED + 1):
+        await device.run(slot, wide_batch(), SCRIBE)
     assert [id(region.view.obj) for region in regions] == before
     await device.stop(1.0)

@@ -5,10 +5,11 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made_works import AT_ONCE, all_ids, backlog_of, due, ids, work
+from made_works import AT_ONCE, Takes, all_ids, backlog_of, due, ids, work
 
 from producer_sdk.broker import TopicPartition
 from producer_sdk.topics import Lane
+from workers.backlog import Backlog
 from workers.batch import BatchRule
 from workers.commit import PartitionLedger
 from workers.runners.policies import BatchPolicy
@@ -158,3 +159,22 @@ def test_ordered_batches_run_one_at_a_time() -> None:
 def test_a_full_batch_for_a_busy_device_closes_just_in_time_to_be_assembled() -> None:
     backlog = backlog_of(*(work() for _ in range(32)))
     assert backlog.close_at(0.0, idle=False, intake_paused=False, free_at=5.0) == pytest.approx(4.998)
+
+
+def deep(backlog: Backlog) -> float:
+    """When a batch closes although one lies ready, on a device that will be free at 5.0."""
+    return backlog.close_at(0.0, idle=False, intake_paused=False, free_at=5.0, deep=True)
+
+
+def test_more_than_one_batch_lies_ready_only_where_runs_are_known_so_that_all_are_short() -> None:
+    works = [work() for _ in range(32)]
+    assert deep(backlog_of(*works)) == math.inf
+    assert deep(backlog_of(*works, run_times=Takes(0.0002))) == pytest.approx(4.998)
+
+
+def test_what_runs_alone_and_what_interactive_requests_might_have_to_wait_for_does_not_lie_ready_twice() -> None:
+    times = Takes(0.0002)
+    assert deep(backlog_of(work(alone=True), run_times=times)) == math.inf
+    beside = backlog_of(*(work() for _ in range(40)), work(lane=Lane.INTERACTIVE, expires=9.0), run_times=times)
+    beside.take(0.0)
+    assert deep(beside) == math.inf

@@ -15,6 +15,7 @@ from workers.lessons import Lessons
 from workers.replicas import Replicas, device_for
 from workers.run import Device
 from workers.runners.engine import LoadFailed, ModelSpec
+from workers.runners.handle import SLOTS
 
 
 @pytest.fixture(autouse=True)
@@ -176,7 +177,7 @@ async def test_a_model_gets_as_many_as_it_asks_for_and_one_is_no_group() -> None
     ]
     assert isinstance(one, Device)
     assert isinstance(three, Replicas)
-    assert (one.slots, three.slots) == (2, 6)
+    assert (one.slots, three.slots) == (SLOTS, 3 * SLOTS)
 
 
 async def test_one_device_offers_the_same() -> None:

@@ -33,6 +33,8 @@ from .spawn import ChildProcess
 
 LOAD_TIMEOUT_S = 1800.0
 GRACE_S = 1.0
+SLOTS = 8  # one batch runs and one lies ready, or several that are short
+RESERVED = 2  # of them, those whose memory is there from the start
 STOPPED = "stopped by the worker"
 
 
@@ -52,7 +54,7 @@ class RunnerProcess:
         self,
         spec: ModelSpec,
         *,
-        slots: int = 2,
+        slots: int = SLOTS,
         max_batch_bytes: int = DEFAULT_MAX_BATCH_BYTES,
         load_timeout_s: float = LOAD_TIMEOUT_S,
     ) -> None:
@@ -148,12 +150,12 @@ class RunnerProcess:
         self._channel.send(encode(Start(self._spec, inputs, outputs, self._max_batch_bytes)))
 
     async def _settle(self, loaded: Loaded) -> Loaded:
-        """Reserve memory for full batches; a batch size that could never fit is lowered."""
+        """Reserve memory for full batches in the slots that are always in use; lower a size that could never fit."""
         try:
             fitted = fit_rows(loaded, self._max_batch_bytes)
-            for region in self._inputs:
+            for region in self._inputs[:RESERVED]:
                 region.reserve(batch_bytes(fitted.signature.inputs, fitted.max_batch_size))
-            for region in self._outputs:
+            for region in self._outputs[:RESERVED]:
                 outputs = HEAD_BYTES + batch_bytes(fitted.signature.outputs, fitted.max_batch_size)
                 region.reserve(min(outputs, self._max_batch_bytes))
         except (LoadFailed, OutOfMemory) as err:

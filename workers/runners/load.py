@@ -31,7 +31,7 @@ def make_engine(name: str) -> Engine:
     return cast(Engine, getattr(importlib.import_module(f"{__package__}.{module}"), attribute)())
 
 
-def make_runner(spec: ModelSpec, *, slots: int = 2, max_batch_bytes: int = DEFAULT_MAX_BATCH_BYTES) -> Runner:
+def make_runner(spec: ModelSpec, *, max_batch_bytes: int = DEFAULT_MAX_BATCH_BYTES) -> Runner:
     """A new runner of the isolation that the model asks for; `max_batch_bytes` bounds inputs and outputs alike.
 
     Raises:
@@ -40,11 +40,11 @@ def make_runner(spec: ModelSpec, *, slots: int = 2, max_batch_bytes: int = DEFAU
     if spec.isolation == "process":
         from .handle import RunnerProcess
 
-        return RunnerProcess(spec, slots=slots, max_batch_bytes=max_batch_bytes)
+        return RunnerProcess(spec, max_batch_bytes=max_batch_bytes)
     if spec.isolation == "inline":
         from .inline import InlineRunner
 
-        return InlineRunner(spec, slots=slots, max_batch_bytes=max_batch_bytes)
+        return InlineRunner(spec, max_batch_bytes=max_batch_bytes)
     raise LoadFailed(f"isolation {spec.isolation!r} is not known: use 'process' or 'inline'")
 
 
