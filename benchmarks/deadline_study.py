@@ -4,7 +4,7 @@
 what it is compared with, over the same arrivals. What is measured. One runner whose batches take 8 ms + 0.5 ms a row,
 up to a tenth longer by chance; requests of one row; batches of at most 32 rows. Load is the requests' rate over the
 most rows a second that full batches could run. Three of ten requests have a deadline of 60 ms from publication,
-four of 150, three of 500. A point is the mean over five seeds, of 10 s each. Compared are:
+four of 150, three of 500. A point is the mean over twelve seeds, of 10 s each. Compared are:
 
 - headrace: `workers/backlog.py`, with run times that it learns in the run itself;
 - fixed: first in, first out, 32 rows or 10 ms (`benchmarks/fixed_batching.py`);
@@ -40,7 +40,7 @@ RUN_TIME = Formula(0.008, 0.0005, spread=0.1)
 DEADLINES_S: Mix[float | None] = Mix((0.06, 0.15, 0.5), (3.0, 4.0, 3.0))
 LOADS = tuple(percent / 100 for percent in range(50, 121, 10))
 PATTERNS = (Pattern.POISSON, Pattern.BURSTY)
-SEEDS = 5
+SEEDS = 12
 SECONDS = 10.0
 UNBOUNDED = 1 << 40
 PICTURE = Path(__file__).resolve().parents[1] / "docs" / "images" / "deadline-study.svg"

@@ -41,8 +41,8 @@ class FixedBatching(WaitingRoom):
         self._note_expiry(work)
         self._waiting.append(work)
 
-    def close_at(self, now: float, *, idle: bool, intake_paused: bool) -> float:
-        if not self._waiting:
+    def close_at(self, now: float, *, idle: bool, intake_paused: bool, free_at: float, deep: bool) -> float:
+        if deep or not self._waiting:
             return math.inf
         if len(self._waiting) >= self._max_rows:
             return -math.inf

@@ -23,10 +23,12 @@ from producer_sdk.topics import Lane
 from producer_sdk.wire import Request
 from workers.batch import NOTHING_KNOWN, RunTimesLike
 from workers.commit import PartitionLedger
+from workers.occupancy import DEPTH
 from workers.quotas import Quotas
+from workers.runners.handle import SLOTS
 from workers.work import Batch, Source, Work
 
-SLOTS = 2  # of a runner: one batch runs, one lies ready behind it
+USUAL = 0.5  # the quantile of run times by which runners are expected to be free, about what the worker's mean is
 TICK_S = 1e-6  # the least step of the clock, where a rule asks to be asked again at once
 
 
@@ -89,7 +91,7 @@ class Simulated(Struct, frozen=True):
 
 
 class _Runner:
-    """One batch runs, at most one waits behind it."""
+    """One batch runs, others wait behind it."""
 
     __slots__ = ("began", "expected", "free_at")
 
@@ -222,7 +224,9 @@ class Simulation:
         if not len(self._scheduler) or all(runner.held >= SLOTS for runner in self._runners):
             return math.inf
         idle = any(not runner.held for runner in self._runners)
-        return self._scheduler.close_at(now, idle=idle, intake_paused=bool(self._paused))
+        deep = sum(runner.held for runner in self._runners) >= DEPTH * len(self._runners)
+        paused, free_at = bool(self._paused), self._free_at(now)
+        return self._scheduler.close_at(now, idle=idle, intake_paused=paused, free_at=free_at, deep=deep)
 
     def _start(self, now: float) -> None:
         runner = min(self._runners, key=lambda each: (each.held, each.expected_free_at(now)))
@@ -236,7 +240,7 @@ class Simulation:
         begins = max(now + self._delays.start_s, runner.free_at)
         if not runner.held:
             runner.began = begins
-        runner.expected.append(self._run_times.predict_s(*asked))
+        runner.expected.append(self._run_times.predict_s(*asked, USUAL))
         runner.free_at = begins + run_s
         run = Run(begins, run_s, batch.rows, len(works))
         heappush(self._ends, (runner.free_at, len(self._runs) + len(self._ends), runner, batch, run))

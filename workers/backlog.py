@@ -9,7 +9,7 @@ from itertools import count
 
 from producer_sdk.topics import Lane
 
-from .batch import NOTHING_KNOWN, BatchRule, RunTimesLike
+from .batch import NOTHING_KNOWN, TO_ANSWER_S, BatchRule, RunTimesLike
 from .line import Entry, runs_of
 from .next_batch import NextBatch
 from .queue_policy import has_timeouts, overdue_at, queue_of
@@ -123,7 +123,8 @@ class Backlog(WaitingRoom):
             expire = [work for work in alike if work.expires is not None]
             if expire:
                 self.earliest_expiry = min(self.earliest_expiry, *[work.expires or 0.0 for work in expire])
-                self._last_hope = min(self._last_hope, *[work.due - self._next.alone_s for work in expire])
+                due = min([work.due for work in expire])
+                self._last_hope = min(self._last_hope, due - self._next.alone_s - TO_ANSWER_S)
 
     def _entry(self, work: Work, behind: bool = False) -> Entry:
         """How it is ordered where deadlines are not all that counts."""
@@ -202,7 +203,7 @@ class Backlog(WaitingRoom):
         if work.expires is None or work in self._trials:
             return math.inf
         takes_s = self._next.run_time(work.bucket)(work.rows, work.cost)
-        return work.due - takes_s if takes_s else math.inf
+        return work.due - takes_s - TO_ANSWER_S if takes_s else math.inf
 
     def _move_overdue(self, now: float) -> list[Work]:
         """Overdue requests go where the model wants them; those that it wants refused."""

@@ -20,7 +20,7 @@ from .later import Later
 from .learned import Learned
 from .log import bug
 from .metrics import ModelMetrics
-from .occupancy import Occupancy
+from .occupancy import DEPTH, Occupancy
 from .replicas import AnyDevice
 from .reply import Scribe
 from .retry import Postponed
@@ -28,7 +28,6 @@ from .retry_records import origin_of
 from .run import Ran
 from .work import Batch, Outcome, Work
 
-DEPTH = 2  # batches of a runner: one runs and one lies ready; more only while they are short
 DOUBT_S = 1.0  # where nothing has run for so long, one that seems hopeless is tried, so that its time is learned anew
 
 

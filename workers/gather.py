@@ -31,7 +31,8 @@ def _may_be_late(waiting: Waiting, limits: Limits, start: float, run_s: RunTime)
     if waiting.expires == math.inf:
         return False
     rows = min(waiting.rows, limits.rows)
-    return start + run_s(rows, rows * waiting.cost / waiting.rows) > waiting.expires
+    takes_s = run_s(rows, rows * waiting.cost / waiting.rows)
+    return takes_s > 0.0 and start + takes_s > waiting.expires
 
 
 def _in_time(

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from producer_sdk.topics import Lane
 
-from .batch import NO_OUTLOOK, BatchRule, Outlook, Waiting, close_at, is_full, rows_to_take
+from .batch import NO_OUTLOOK, TO_ANSWER_S, BatchRule, Outlook, Waiting, close_at, is_full, rows_to_take
 from .crowding import Crowding, most_s, rows_beside
 from .deadlines import RunTime, rows_within
 from .gather import fill_up, gather
@@ -107,7 +107,8 @@ class NextBatch:
         """Take out the next batch, which the device starts at `starts_at`. Something must wait."""
         queues = self._waiting()
         choice = self._choose(queues, now)
-        queue, start = self.queues[choice.lane], max(now, starts_at)
+        queue = self.queues[choice.lane]
+        start = max(now, starts_at) + TO_ANSWER_S  # for deadlines, which are of answers, it starts so much later
         bucket = self._bucket(queue, now)
         rule = self._rule_for(queue, bucket, now)
         limits = Limits(rows_to_take(rule, queue.about(bucket).rows), rule.max_bytes, rule.max_cost)
@@ -168,7 +169,9 @@ class NextBatch:
         waiting = queue.waiting(bucket)
         rows = min(waiting.rows, self._rule_for(queue, bucket, now).max_rows)
         run_s = self.run_time(bucket)(rows, rows * waiting.cost / waiting.rows)
-        in_time = waiting.expires if self._slo_s is None else min(waiting.expires, waiting.oldest + self._slo_s)
+        in_time = waiting.expires - TO_ANSWER_S
+        if self._slo_s is not None:
+            in_time = min(in_time, waiting.oldest + self._slo_s)
         return Standing(queue.lane, self._shares.clock(queue.lane), queue.oldest, in_time - run_s, run_s)
 
     def _bucket(self, queue: LaneQueue, now: float) -> object:

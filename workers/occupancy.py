@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+DEPTH = 2  # batches of a runner: one runs and one lies ready; more only while they are short
+
 
 class Occupancy:
     """Slot k is one of runner k modulo `runners`, which runs its batches one after the other."""

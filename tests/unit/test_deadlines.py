@@ -16,21 +16,33 @@ def named(*expires: float) -> list[Work]:
 
 
 def test_a_batch_grows_as_long_as_its_tightest_member_stays_in_time() -> None:
-    backlog = backlog_of(*named(8.0, 100.0, 100.0, 100.0, 100.0), run_times=TAKES)
+    backlog = backlog_of(*named(8.1, 100.0, 100.0, 100.0, 100.0), run_times=TAKES)
     assert ids(backlog.take(0.0)) == ["0", "1", "2"]
 
 
+def test_an_answer_is_given_the_time_to_reach_its_caller() -> None:
+    waiting = named(8.0, 100.0, 100.0, 100.0, 100.0)
+    assert ids(backlog_of(*waiting, run_times=TAKES).take(0.0)) == ["0", "1"]
+    assert len(backlog_of(*named(6.0, 6.1), run_times=TAKES).take_hopeless(0.0, 0.0)) == 1
+
+
+def test_where_no_run_time_is_known_nobody_is_taken_to_be_late() -> None:
+    assert ids(backlog_of(*named(0.001, 0.001, 50.0)).take(0.0)) == ["0", "1", "2"]
+
+
 def test_the_run_before_it_counts_where_the_device_is_not_free_yet() -> None:
-    backlog = backlog_of(*named(8.0, 100.0, 100.0, 100.0), run_times=TAKES)
+    backlog = backlog_of(*named(8.1, 100.0, 100.0, 100.0), run_times=TAKES)
     assert ids(backlog.take(0.0, starts_at=1.0)) == ["0", "1"]
 
 
 def test_the_wait_of_an_idle_device_ends_before_the_tightest_would_be_late() -> None:
-    assert due(backlog_of(*named(8.0, 9.0), run_times=TAKES, wait_s=60.0)) == pytest.approx(0.999)
+    backlog = backlog_of(*named(8.0, 9.0), run_times=TAKES, wait_s=60.0)
+    assert due(backlog) == pytest.approx(0.997)
+    assert ids(backlog.take(due(backlog))) == ["0", "1"]
 
 
 def test_a_small_batch_for_a_tight_one_is_run_where_the_others_are_in_time_all_the_same() -> None:
-    backlog = backlog_of(*named(7.0, *[30.0] * 8), run_times=TAKES, rows=8)
+    backlog = backlog_of(*named(7.1, *[30.0] * 8), run_times=TAKES, rows=8)
     assert [len(ids(backlog.take(at))) for at in (0.0, 7.0)] == [2, 7]
 
 
@@ -53,7 +65,7 @@ def test_who_cannot_be_in_time_even_alone_is_refused_once_run_times_are_known() 
 def test_nothing_is_looked_for_before_somebody_may_be_hopeless() -> None:
     backlog = backlog_of(*named(20.0), run_times=TAKES)
     backlog.take_hopeless(20.0 - 6.1, 0.0)
-    assert backlog.next_change == pytest.approx(14.0)
+    assert backlog.next_change == pytest.approx(13.998)
     assert [each.request.id for each in backlog.take_hopeless(14.0, 0.0)] == ["0"]
 
 

@@ -46,6 +46,12 @@ def test_a_batch_that_lies_ready_begins_as_the_one_before_it_ends() -> None:
     assert (first.rows, second.rows) == (4, 4)
 
 
+def test_a_full_batch_is_fixed_only_just_before_its_turn_so_that_who_is_urgent_still_gets_into_it() -> None:
+    simulated = simulate([*[Arrival(0.0)] * 8, Arrival(0.005, deadline_s=0.040)])
+    assert simulated.runs[1].rows == 4
+    assert simulated.fates[-1].latency_s == pytest.approx(0.017 + 0.014 + 0.003 - 0.005)
+
+
 def test_a_batch_that_was_gathered_on_a_busy_device_is_handed_over_first() -> None:
     first, second = simulate([Arrival(0.0), Arrival(0.005)]).runs
     assert second.began == pytest.approx(first.began + first.run_s + DELAYS.start_s)

@@ -23,6 +23,12 @@ def test_at_half_load_the_deadline_rule_is_never_worse(pattern: Pattern) -> None
     assert ours >= max(fixed, drops)
 
 
+@pytest.mark.parametrize("load", [0.9, 0.95])
+def test_poisson_arrivals_that_the_device_can_carry_are_in_time(load: float) -> None:
+    ours, fixed, _ = in_time(Pattern.POISSON, load)
+    assert ours >= max(fixed, 0.999)
+
+
 @pytest.mark.parametrize("load", [0.9, 1.2])
 def test_above_four_fifths_of_load_bursts_cost_clearly_fewer_deadlines(load: float) -> None:
     ours, fixed, drops = in_time(Pattern.BURSTY, load)
