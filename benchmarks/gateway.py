@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from benchmarks.arena import scratch_folder
 from benchmarks.figures import GatewayFigures
-from benchmarks.latencies import Summary
+from benchmarks.latencies import Summary, TooSlow
 from benchmarks.machine import Machine
 from benchmarks.over_http import headrace_over_http
 from benchmarks.report import Report, finish
@@ -88,7 +88,10 @@ def main() -> int:
     with LocalKafka(benchmark=True) as kafka, scratch_folder() as folder:
         for model in given.model or ("mlp",):
             subject = Subject.of(model, model_file(model, Path(folder)))
-            figures.extend(run(measure(kafka.bootstrap_servers, subject, Path(folder), given.seconds)))
+            try:
+                figures.extend(run(measure(kafka.bootstrap_servers, subject, Path(folder), given.seconds)))
+            except TooSlow as err:
+                to_stderr(f"Not measured: {model} is {err}.")
     return finish(Report(machine, gateway=figures), given.json)
 
 

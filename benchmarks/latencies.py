@@ -12,6 +12,10 @@ from numpy.typing import NDArray
 Times = NDArray[np.float64]
 
 
+class TooSlow(ValueError):
+    """A load of so few requests that no figure can be had from it; says how many."""
+
+
 class Load(Struct, frozen=True):
     """One load, by request, in seconds.
 
@@ -79,16 +83,20 @@ class Point(Struct, frozen=True):
 
 
 def summary(load: Load, seconds: float, limit_s: float = float("inf")) -> Summary:
-    """Of the requests due in the load's seconds 0 to `seconds`; `per_s` counts the answers of that time."""
+    """Of the requests due in the load's seconds 0 to `seconds`; `per_s` counts the answers of that time.
+
+    Raises TooSlow when none was due.
+    """
     inside = (load.due_s >= 0) & (load.due_s < seconds)
     done_s = load.due_s + load.latency_s
+    answered = int(((done_s >= 0) & (done_s < seconds)).sum())
     latency_s, count = load.latency_s[inside], int(inside.sum())
     if count == 0:
-        raise ValueError(f"no request was due in the {seconds} s of the load")
+        raise TooSlow(f"too slow to measure: {answered} requests in {seconds:g} s")
     # "higher" never makes a number out of a finite one and an infinite one.
     p50, p99, p999 = np.quantile(latency_s, (0.5, 0.99, 0.999), method="higher") * 1000
     return Summary(
-        float(((done_s >= 0) & (done_s < seconds)).sum() / seconds),
+        answered / seconds,
         count / seconds,
         count,
         float(p50),
@@ -102,7 +110,9 @@ def summary(load: Load, seconds: float, limit_s: float = float("inf")) -> Summar
 
 
 def poisson(per_s: float, seconds: float, seed: int) -> Times:
-    """Moments at which requests are due, independent of one another, from second 0 to `seconds`."""
+    """When requests are due, independent of one another, from second 0 to `seconds`; at a rate of 0 none."""
+    if per_s <= 0:
+        return np.empty(0)
     random = np.random.default_rng(seed)
     gaps = random.exponential(1 / per_s, int(per_s * seconds + 6 * (per_s * seconds) ** 0.5) + 16)
     moments: Times = np.cumsum(gaps)

@@ -17,7 +17,7 @@ from msgspec import Struct
 from benchmarks.arena import headrace_system
 from benchmarks.cluster import REPLY_PARTITIONS, Cluster
 from benchmarks.http_load import HttpSpec
-from benchmarks.latencies import Summary
+from benchmarks.latencies import Summary, TooSlow
 from benchmarks.programs import LOOK_AGAIN_S, START_LIMIT_S, Program, ProgramError
 from benchmarks.subjects import WAIT_MS, Array, Subject
 from benchmarks.tensors_over_http import HttpForm, OipForm, bodies, check
@@ -75,7 +75,7 @@ class Endpoint(Struct, frozen=True):
         per_s: float | None = None,
         limit_s: float = float("inf"),
     ) -> Summary:
-        """One load; `per_s` None keeps all connections busy. Raises ProgramError."""
+        """One load; `per_s` None keeps all connections busy. Raises ProgramError, TooSlow."""
         spec = HttpSpec(
             HOST,
             self.port,
@@ -94,9 +94,17 @@ class Endpoint(Struct, frozen=True):
             program = Program("benchmarks.http_load", file.name)
             await program.start()
             try:
-                return msgspec.convert(json.loads(await program.line()), Summary)
+                return summary_of(await program.line())
             finally:
                 program.kill()
+
+
+def summary_of(line: str) -> Summary:
+    """What the generator said. Raises TooSlow where it has no figures."""
+    found = json.loads(line)
+    if isinstance(found, str):
+        raise TooSlow(found)
+    return msgspec.convert(found, Summary)
 
 
 def _reason(err: OSError | None) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import sys
 import tempfile
@@ -24,6 +25,7 @@ ROOT = Path(__file__).resolve().parents[1]
 START_LIMIT_S = 120.0
 STOP_LIMIT_S = 30.0
 LOOK_AGAIN_S = 0.05
+NAMES_ERROR = re.compile(r"[\w.]*(Error|Exception)\b")
 
 
 class ProgramError(Exception):
@@ -40,11 +42,17 @@ class Program:
         python: str = sys.executable,
         environment: Mapping[str, str] = MappingProxyType({}),
         quiet: bool = False,
+        unread: bool = False,
     ) -> None:
-        """`python` is the interpreter that runs it; `environment` adds to ours; `quiet` keeps its stderr for itself."""
+        """`python` is the interpreter that runs it; `environment` adds to ours.
+
+        `quiet` keeps its stderr for itself, `unread` its stdout too: a program that logs there stands still once a pipe
+        that nobody reads is full.
+        """
         self._command = [python, "-P", "-m", module, *arguments]
         self._variables = environment
-        self._said = tempfile.TemporaryFile() if quiet else None  # noqa: SIM115 - as long as the program
+        self._said = tempfile.TemporaryFile() if quiet or unread else None  # noqa: SIM115 - as long as the program
+        self._stdout = self._said if unread else asyncio.subprocess.PIPE
         self._process: asyncio.subprocess.Process | None = None
         self._tree: list[psutil.Process] = []
 
@@ -55,7 +63,7 @@ class Program:
             *(sys.executable, "-I", "-S", bound_exec.__file__, way, str(os.getpid())),
             *self._command,
             stdin=asyncio.subprocess.DEVNULL if KERNEL_CAN else asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
+            stdout=self._stdout,
             stderr=self._said,
             env=_environment() | dict(self._variables),
             start_new_session=True,
@@ -107,12 +115,16 @@ class Program:
             raise ProgramError(f"{self} ended with exit code {code}.")
 
     def last_words(self) -> str:
-        """The last line of what a quiet program wrote to its stderr; empty where there is none."""
+        """The last error that a quiet or unread program named, else its last line; empty where it wrote none.
+
+        The last line of a traceback that was passed on by several processes says nothing.
+        """
         if self._said is None:
             return ""
         self._said.seek(0)
         lines = self._said.read().decode(errors="replace").strip().splitlines()
-        return lines[-1][:300] if lines else ""
+        errors = [line for line in lines if NAMES_ERROR.match(line)]
+        return (errors or lines or [""])[-1][:300]
 
     def kill(self) -> None:
         """End it now, if it runs."""
@@ -129,6 +141,7 @@ class Program:
         """End a foreign program by TERM, whatever its exit code, and what it started by KILL after `patience_s`."""
         if self._process is None:
             return
+        started = self._started()
         if self._process.returncode is None:
             self._process.send_signal(signal.SIGTERM)
             try:
@@ -139,7 +152,17 @@ class Program:
             os.killpg(self._process.pid, signal.SIGKILL)  # it leads a session of its own
         except ProcessLookupError:
             pass  # nothing is left of it
+        for each in started:
+            if each.is_running():
+                each.kill()
         await self._process.wait()
+
+    def _started(self) -> list[psutil.Process]:
+        """What it has started, in other sessions too: BentoML's workers lead their own."""
+        try:
+            return psutil.Process(self.process.pid).children(recursive=True)
+        except psutil.NoSuchProcess:
+            return []
 
     def __str__(self) -> str:
         return " ".join(self._command[2:5])

@@ -30,6 +30,8 @@ def finish(
     for row in rows:
         if row.reason is not None:
             console.print(f"Not measured: {row.model}, {row.peer}: {row.reason}", highlight=False, markup=False)
+        if row.no_load is not None:
+            console.print(f"No latency: {row.model}, {row.peer}: {row.no_load}", highlight=False, markup=False)
     for sentence in left_out:
         console.print(f"Not measured: {sentence}", highlight=False)
     if found := gates(rows):

@@ -34,7 +34,10 @@ class Side(Struct, frozen=True):
 
 
 class Row(Struct, frozen=True):
-    """A peer beside headrace: both maxima, and both latencies at one rate. `reason` says why it was not measured."""
+    """A peer beside headrace: both maxima, and both latencies at one rate.
+
+    `reason` says why it was not measured, `no_load` why only its latency was not.
+    """
 
     peer: str
     model: str
@@ -47,6 +50,7 @@ class Row(Struct, frozen=True):
     load_per_s: float | None = None
     our_load: Summary | None = None
     their_load: Summary | None = None
+    no_load: str | None = None
 
     @property
     def throughput(self) -> float | None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from dataclasses import asdict, dataclass
+
+import numpy as np
 
 VARIABLE = "HEADRACE_PEER"
 
@@ -34,6 +37,11 @@ class Spec:
     requests: str = ""
     replies: str = ""
     group: str = ""
+
+    @property
+    def row_bytes(self) -> int:
+        """Of the inputs of one row."""
+        return sum(np.dtype(dtype).itemsize * math.prod(shape) for _, dtype, shape in self.inputs)
 
     def variable(self) -> dict[str, str]:
         """The environment of the process."""

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.batch_gain import within
-from benchmarks.latencies import Load, Point, Summary, poisson, summary
+from benchmarks.latencies import Load, Point, Summary, TooSlow, poisson, summary
 from benchmarks.load import shape_of
 from benchmarks.load_tables import holds
 
@@ -45,8 +45,8 @@ def test_the_rate_counts_the_answers_of_the_measured_seconds() -> None:
 
 
 def test_a_load_without_a_request_is_no_figure() -> None:
-    with pytest.raises(ValueError, match="no request was due"):
-        summary(steady(3), 0.0)
+    with pytest.raises(TooSlow, match=r"too slow to measure: 0 requests in 4 s"):
+        summary(Load.of([-1.0], [-1.0], [None], 0.0, 0, 0.0), 4.0)
 
 
 def test_poisson_arrivals_have_the_rate_and_stay_within_the_time() -> None:
@@ -54,6 +54,10 @@ def test_poisson_arrivals_have_the_rate_and_stay_within_the_time() -> None:
     assert len(moments) == pytest.approx(10_000, rel=0.05)
     assert moments[-1] < 10.0
     assert np.all(np.diff(moments) >= 0)
+
+
+def test_at_a_rate_of_0_nothing_is_due() -> None:
+    assert len(poisson(0.0, 10.0, seed=1)) == 0
 
 
 def test_poisson_arrivals_are_as_irregular_as_chance() -> None:

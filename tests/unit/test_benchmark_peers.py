@@ -1,19 +1,27 @@
 """A comparison with a peer says where headrace is behind, and never hides a peer that could not be measured."""
 
+import asyncio
 import json
+import sysconfig
+import time
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 from msgspec.structs import replace
 
-from benchmarks.latencies import Summary
+from benchmarks.latencies import Summary, TooSlow
 from benchmarks.mlp import write_mlp
+from benchmarks.over_http import Endpoint
 from benchmarks.peers.catalogue import HTTP_PEERS, inputs_of
+from benchmarks.peers.http_peers import Effort, HttpComparison, checked
 from benchmarks.peers.onnx_model import OnnxModel
 from benchmarks.peers.peer_report import table
 from benchmarks.peers.rows import Row, Side, gates, ratios
 from benchmarks.peers.spec import VARIABLE, Spec, given
+from benchmarks.peers.triton_environment import ATTEMPTS, again, variables
+from benchmarks.programs import Program
 from benchmarks.records import WrongReply
 from benchmarks.subjects import Subject
 from benchmarks.tensors_over_http import BinaryOipForm, FlatJsonForm, OipForm, RawForm, check
@@ -102,3 +110,134 @@ def test_an_answer_of_the_protocol_is_read_and_a_wrong_one_refused() -> None:
 def test_each_peer_has_a_file_of_its_own() -> None:
     folder = Path(__file__).resolve().parents[2] / "benchmarks" / "peers"
     assert [peer.name for peer in HTTP_PEERS if not (folder / f"{peer.name}.py").is_file()] == []
+
+
+@pytest.fixture
+def comparison(mlp: Subject, tmp_path: Path) -> HttpComparison:
+    return HttpComparison("k:1", mlp, tmp_path, Effort(4.0, 1))
+
+
+def answering(monkeypatch: pytest.MonkeyPatch, found: Summary | TooSlow) -> Endpoint:
+    async def answer(*arguments: object) -> Summary:
+        if isinstance(found, TooSlow):
+            raise found
+        return found
+
+    monkeypatch.setattr(Endpoint, "load", answer)
+    return Endpoint(1, "/", RawForm())
+
+
+async def test_a_peer_too_slow_for_a_latency_keeps_its_maximum(
+    comparison: HttpComparison, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    endpoint = answering(monkeypatch, TooSlow("too slow to measure: 0 requests in 4 s"))
+    row = await comparison._with_their_load(Row("bentoml", "mlp", "", "HTTP", ours=OURS, theirs=THEIRS), 0.1, endpoint)
+    assert row.no_load == "0.1 a second is too slow to measure: 0 requests in 4 s"
+    assert row.throughput == 0.5
+    assert table([row]).row_count == 1
+
+
+async def test_a_maximum_of_nothing_is_too_slow_to_measure(
+    comparison: HttpComparison, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    endpoint = answering(monkeypatch, replace(load(1, 1), per_s=0))
+    with pytest.raises(TooSlow, match="0 requests in 4 s"):
+        await comparison._closed(endpoint, 64)
+
+
+def test_a_load_of_which_much_failed_is_no_latency() -> None:
+    with pytest.raises(ValueError, match="40 of 176 requests failed"):
+        checked(replace(load(1, 1), requests=176, errors=40))
+
+
+@pytest.fixture
+def with_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of this interpreter's libpython."""
+    (tmp_path / "libpython3.so").touch()
+    told = {"LIBDIR": str(tmp_path), "INSTSONAME": "libpython3.so"}
+    monkeypatch.setattr(sysconfig, "get_config_var", told.get)
+    return tmp_path
+
+
+def test_triton_finds_its_own_interpreters_library_before_others(with_library: Path) -> None:
+    assert variables({"LD_LIBRARY_PATH": "/lib"}, 1)["LD_LIBRARY_PATH"] == f"{with_library}:/lib"
+    assert variables({}, 1)["LD_LIBRARY_PATH"] == str(with_library)
+
+
+def test_triton_says_when_the_interpreter_has_no_library(with_library: Path) -> None:
+    (with_library / "libpython3.so").unlink()
+    with pytest.raises(SystemExit, match="--enable-shared"):
+        variables({}, 1)
+
+
+@pytest.mark.parametrize(("shape", "no_store"), [((384,), "1"), ((3, 48, 192), "")])
+def test_triton_passes_large_rows_through_shared_memory(
+    with_library: Path, shape: tuple[int, ...], no_store: str
+) -> None:
+    spec = Spec("m.onnx", (("x", "float32", shape),))
+    assert variables({}, spec.row_bytes)["PYTRITON_NO_TENSORSTORE"] == no_store
+
+
+class NotLoaded(Exception):
+    pass
+
+
+@pytest.mark.parametrize("fails", [0, ATTEMPTS - 1, ATTEMPTS])
+def test_a_start_that_chance_decides_on_is_tried_a_few_times(fails: int) -> None:
+    tries: list[int] = []
+
+    def serve() -> None:
+        tries.append(len(tries))
+        if len(tries) <= fails:
+            raise NotLoaded
+
+    if fails < ATTEMPTS:
+        again(serve, NotLoaded)
+        assert len(tries) == fails + 1
+    else:
+        with pytest.raises(NotLoaded):
+            again(serve, NotLoaded)
+
+
+TALKATIVE = """
+import sys
+print("x" * 1_000_000)
+print("RuntimeError: no")
+print("at last", file=sys.stderr)
+"""
+
+
+async def test_a_program_whose_output_nobody_reads_ends_and_names_its_error(tmp_path: Path) -> None:
+    (tmp_path / "talkative.py").write_text(TALKATIVE)
+    program = Program("talkative", environment={"PYTHONPATH": str(tmp_path)}, unread=True)
+    assert program._said is not None
+    with program._said:
+        await program.start()
+        assert await program.process.wait() == 0
+        assert program.last_words() == "RuntimeError: no"
+
+
+PARENT = """
+import subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+print(child.pid, flush=True)
+time.sleep(600)
+"""
+
+
+def ended(pid: int) -> None:
+    """Returns once it has: as nothing, or as what its new parent has not looked at yet."""
+    try:
+        while psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+            time.sleep(0.01)
+    except psutil.NoSuchProcess:
+        pass
+
+
+async def test_nothing_is_left_of_a_program_whose_children_lead_their_own_sessions(tmp_path: Path) -> None:
+    (tmp_path / "parent.py").write_text(PARENT)
+    program = Program("parent", environment={"PYTHONPATH": str(tmp_path)})
+    await program.start()
+    child = int(await program.line())
+    await program.end()
+    await asyncio.to_thread(ended, child)
