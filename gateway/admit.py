@@ -98,6 +98,9 @@ class Slot:
         pass
 
     def __exit__(self, *error: object) -> None:
+        self.give_back()
+
+    def give_back(self) -> None:
         _leave(self._admission.inflight_by_model, self._model)
         if self._key is not None:
             _leave(self._admission.inflight_by_queue, self._key)

@@ -5,27 +5,22 @@ A table and a few lines in place of a framework: measured, a routing framework c
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Awaitable, Mapping
 
-from producer_sdk.broker import NotAllowed
-from producer_sdk.errors import HeadraceError, Internal
 from producer_sdk.topics import new_id
 
 from .admit import Admission
-from .answers import error_answer
+from .at_once import INFER, AtOnce
 from .call import Answer, Call, Endpoint, Receive, Scope, Send, send_answer
 from .exchange import Exchange
 from .infer import Inference
 from .metadata import StatusPages
-from .metrics import NO_MODEL, OK, UNKNOWN_MODEL, GatewayMetrics
 from .oip import OipSurface
+from .outcomes import Outcomes
 from .route import find_target
 from .status import MethodNotAllowed, NoSuchPath
 from .v1 import V1Surface
-
-log = logging.getLogger("headrace.gateway")
 
 Endpoints = Mapping[str, Mapping[str, Endpoint]]
 
@@ -51,18 +46,22 @@ def endpoints(pages: StatusPages, inference: Inference, oip: OipSurface, v1: V1S
         "/v2/health/ready": get(pages.ready),
         "/v2/models/{m}": get(pages.model),
         "/v2/models/{m}/ready": get(pages.model_ready),
-        "/v2/models/{m}/infer": {"POST": oip_infer},
+        INFER: {"POST": oip_infer},
         "/v1/infer": {"POST": v1_infer},
     }
 
 
 class App:
-    """One ASGI callable, HTTP only; our own server asks it by `respond`. Belongs to the event loop."""
+    """One ASGI callable, HTTP only. Belongs to the event loop.
 
-    def __init__(self, endpoints: Endpoints, admission: Admission, metrics: GatewayMetrics) -> None:
+    Our own server asks it by `begin`, and where that is False by `respond`.
+    """
+
+    def __init__(self, endpoints: Endpoints, admission: Admission, outcomes: Outcomes, at_once: AtOnce) -> None:
         self._endpoints = endpoints
         self._admission = admission
-        self._metrics = metrics
+        self._outcomes = outcomes
+        self.begin = at_once.begin
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -72,25 +71,17 @@ class App:
 
     async def respond(self, exchange: Exchange) -> None:
         """Answer a request on a connection of our own server."""
-        call = Call(new_id(), exchange.receive, exchange.headers, time.monotonic(), caller=exchange)
-        await exchange.answer(call, await self._surely(call, exchange.method, exchange.raw_path))
+        head = exchange.head
+        call = Call(new_id(), exchange.receive, head.headers, time.monotonic(), caller=exchange)
+        await exchange.answer(call, await self._surely(call, head.method, head.raw_path))
 
     async def _surely(self, call: Call, method: str, raw_path: bytes) -> Answer:
         """The answer, whatever goes wrong; counted."""
-        code = OK
         try:
             answer = await self._answer(call, method, raw_path)
-        except NotAllowed as error:  # who calls need not read principals and commands
-            log.error("%s.", error.message, extra={"action": "not_allowed", "id": call.id})
-            hidden = Internal("the gateway lacks a right in Kafka: its log says which, under the request id")
-            code, answer = hidden.code, error_answer(call, hidden)
-        except HeadraceError as error:
-            code, answer = error.code, error_answer(call, error)
-        except Exception:  # the top of a request: a fault here must not leave the caller without an answer
-            log.exception("A request failed inside the gateway.", extra={"action": "request_failed", "id": call.id})
-            internal = Internal("the gateway failed on this request; its log says more under the request id")
-            code, answer = internal.code, error_answer(call, internal)
-        self._count(call, str(code))
+        except Exception as err:  # noqa: BLE001 - the top of a request, whose caller gets an answer; `failed` logs it
+            return self._outcomes.failed(call, err)
+        self._outcomes.answered(call)
         return answer
 
     async def _answer(self, call: Call, method: str, raw_path: bytes) -> Answer:
@@ -108,7 +99,3 @@ class App:
             return await endpoint(call)
         finally:
             self._admission.leave()
-
-    def _count(self, call: Call, code: str) -> None:
-        model = call.known_model or (NO_MODEL if call.model is None else UNKNOWN_MODEL)
-        self._metrics.count(model, call.surface, code, time.monotonic() - call.started_s)

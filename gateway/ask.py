@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from producer_sdk.errors import InvalidRequest
-from producer_sdk.oip import Options, read_options
+from producer_sdk.oip import UNLIKE, Likeness, Options, read_options
 from producer_sdk.tensors import Tensor
 from producer_sdk.topics import check_id
 from producer_sdk.wire import Scalar
@@ -27,6 +27,7 @@ class Ask(Struct, frozen=True, gc=False):
         options: version, deadline, tenant, and the parameters that go to the model.
         outputs: names of the outputs wanted; None means all.
         binary: which of them are wanted as bytes behind the JSON; None stands for those that are not named.
+        like: the same object, told by `is`, in requests that differ in the bytes of their tensors alone.
     """
 
     id: str
@@ -35,6 +36,7 @@ class Ask(Struct, frozen=True, gc=False):
     options: Options
     outputs: tuple[str, ...] | None = None
     binary: Mapping[str | None, bool] = {}
+    like: Likeness = UNLIKE
 
 
 def options_over_http(parameters: Mapping[str, Scalar], url_version: str | None) -> Options:

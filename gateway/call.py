@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, MutableMapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Protocol, TypeVar
+
+from msgspec import Struct
 
 Message = MutableMapping[str, Any]
 Scope = MutableMapping[str, Any]
@@ -20,6 +22,11 @@ ID_HEADER = b"headrace-request-id"
 _HEAD = b"%%bcontent-type: %%b\r\ncontent-length: %%d\r\n%b: %%b\r\n%b: %%b\r\n" % (VERSION_HEADER, ID_HEADER)
 _PHRASES = {each.value: each.phrase.encode() for each in HTTPStatus}
 _STATUS_LINES = {each: b"HTTP/1.1 %d %b\r\n" % (each, _PHRASES.get(each, b"")) for each in range(100, 600)}
+
+
+async def nothing() -> Message:
+    """What comes from a caller whose request could not be read."""
+    return {"type": "http.disconnect"}
 
 
 class Caller(Protocol):
@@ -65,13 +72,12 @@ class Call:
     caller: Caller | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """What goes back; `headers` are added to those that every answer has."""
 
     body: bytes
     status: int = 200
-    headers: list[tuple[bytes, bytes]] = field(default_factory=list)
+    headers: list[tuple[bytes, bytes]] = []
     content_type: bytes = JSON
 
 

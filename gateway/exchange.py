@@ -16,6 +16,7 @@ from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
 from producer_sdk.errors import Cancelled
 
 from .call import Answer, Call, Message, closes, head_of
+from .heads import Head
 
 T = TypeVar("T")
 
@@ -31,51 +32,69 @@ class Connection(Protocol):
 
     transport: asyncio.Transport
     flow: FlowControl
-    method: str
-    raw_path: bytes
-    http_version: str
-    headers: list[tuple[bytes, bytes]]
     expect_100_continue: bool
 
     def common_headers(self) -> bytes: ...
     def read_on(self) -> None: ...
     def on_response_complete(self) -> None: ...
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]: ...
+
+
+class Asking(Protocol):
+    """What works for a caller without a task."""
+
+    def lose(self) -> None: ...
 
 
 class Exchange:
-    """Implements `call.Caller`. Belongs to the event loop; one task runs it.
+    """Implements `call.Caller`. Belongs to the event loop; one task runs it, or none.
 
     Attributes:
+        head: what was asked.
         keep_alive: whether the connection goes on after the answer.
         response_complete: the answer was written.
         more_body: the end of the body has not come yet.
         task: that runs it.
+        asking: told when the caller goes away, where no task runs it.
     """
 
-    def __init__(self, connection: Connection, *, keep_alive: bool) -> None:
+    __slots__ = (
+        "_chunks",
+        "_connection",
+        "_gone",
+        "_held_bytes",
+        "_is_working",
+        "_news",
+        "_waits_for_continue",
+        "asking",
+        "head",
+        "keep_alive",
+        "more_body",
+        "response_complete",
+        "task",
+    )
+
+    def __init__(self, connection: Connection, head: Head, *, keep_alive: bool, body: bytes | None = None) -> None:
         self._connection = connection
-        self.method = connection.method
-        self.raw_path = connection.raw_path
-        self.http_version = connection.http_version
-        self.headers = connection.headers
+        self.head = head
         self.keep_alive = keep_alive
         self.response_complete = False
-        self.more_body = True
-        self._waits_for_continue = connection.expect_100_continue
+        self.more_body = body is None
+        self._waits_for_continue = body is None and connection.expect_100_continue
         self._gone = False
-        self._chunks: list[bytes] = []
+        self._chunks = [] if body is None else [body]
         self._held_bytes = 0
         self._news: asyncio.Event | None = None  # only where something is waited for
         self.task: asyncio.Task[Any] | None = None
+        self.asking: Asking | None = None
         self._is_working = False
 
     async def run(self, respond: Callable[[Exchange], Awaitable[None]]) -> None:
         """Have it answered. A fault there ends the connection: nobody could tell what was answered."""
         try:
             await respond(self)
-        except Exception:  # the top of a task
-            log.exception("A request could not be answered.", extra={"action": "answer_failed"})
-            self._connection.transport.close()
+        except Exception:  # noqa: BLE001 - the top of a task; `_fail` logs it
+            self._fail()
         except BaseException:  # cancelled by the server
             self._connection.transport.close()
             raise
@@ -103,6 +122,8 @@ class Exchange:
         self._tell()
         if self._is_working and self.task is not None:
             self.task.cancel()
+        if self.asking is not None:
+            self.asking.lose()
 
     def whole_body(self) -> bytes | None:
         if self.more_body or self._gone:
@@ -110,6 +131,10 @@ class Exchange:
         chunks, self._chunks = self._chunks, []
         self._connection.read_on()  # or nobody would see the caller go
         return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+    def give_back(self, body: bytes) -> None:
+        """The body can be taken again."""
+        self._chunks = [body]
 
     async def receive(self) -> Message:
         """More of the body, or that the caller is gone, as ASGI has it."""
@@ -144,28 +169,56 @@ class Exchange:
 
     async def answer(self, call: Call, answer: Answer) -> None:
         """Write the answer, head and body at once."""
-        connection, flow = self._connection, self._connection.flow
+        flow = self._connection.flow
         if flow.write_paused and not self._gone:
             await flow.drain()
+        self._answer(call, answer)
+
+    def answer_at_once(self, call: Call, answer: Answer) -> None:
+        """The same for who has no task to wait in. A fault ends the connection, as in `run`."""
+        self.asking = None
+        if self._connection.flow.write_paused and not self._gone:
+            self.go_on(self.answer(call, answer))
+            return
+        try:
+            self._answer(call, answer)
+        except Exception:  # noqa: BLE001 - the top of what a reply sets off, beside others; `_fail` logs it
+            self._fail()
+
+    def go_on(self, work: Coroutine[Any, Any, None]) -> None:
+        """Have a task do what is left, which answers."""
+
+        async def respond(_: Exchange) -> None:
+            await work
+
+        self.task = self._connection.spawn(self.run(respond))
+
+    def _fail(self) -> None:
+        log.exception("A request could not be answered.", extra={"action": "answer_failed"})
+        self._connection.transport.close()
+
+    def _answer(self, call: Call, answer: Answer) -> None:
+        connection = self._connection
         if self._gone or connection.transport.is_closing():
             return
-        self.keep_alive = self.keep_alive and not closes(answer)
-        parts = [head_of(call, answer), connection.common_headers()]
-        if not self.keep_alive and not closes(answer):
-            parts.append(_CLOSE)
-        parts.append(b"\r\n")
-        self._write(parts, b"" if self.method == "HEAD" else answer.body)
+        is_told = closes(answer)
+        self.keep_alive = self.keep_alive and not is_told
+        last = b"\r\n" if self.keep_alive or is_told else _CLOSE + b"\r\n"
+        self._write(head_of(call, answer), connection.common_headers(), last, self._body_of(answer))
         self.response_complete = True
         if not self.keep_alive:
             connection.transport.close()
         connection.on_response_complete()
 
-    def _write(self, head: list[bytes], body: bytes) -> None:
+    def _body_of(self, answer: Answer) -> bytes:
+        return b"" if self.head.method == "HEAD" else answer.body
+
+    def _write(self, head: bytes, common: bytes, last: bytes, body: bytes) -> None:
         transport = self._connection.transport
         if len(body) <= ONE_WRITE_BYTES:
-            transport.write(b"".join((*head, body)))
+            transport.write(b"".join((head, common, last, body)))
         else:
-            transport.write(b"".join(head))
+            transport.write(b"".join((head, common, last)))
             transport.write(body)
 
     def _tell(self) -> None:

@@ -8,19 +8,25 @@ from collections.abc import Awaitable, Coroutine
 from typing import Any, Protocol, TypeVar
 
 from producer_sdk import Client
-from producer_sdk.errors import Cancelled, DeadlineExceeded, InvalidRequest
-from producer_sdk.wire import Reply
+from producer_sdk.errors import Cancelled, DeadlineExceeded, HeadraceError, InvalidRequest
+from producer_sdk.wire import Reply, TensorReply
 
-from .admit import Admission, queue_of
+from .admit import Admission, Slot, queue_of
 from .aside import LARGE_BYTES, aside, bytes_of
 from .ask import Ask
 from .body import read_body, take_whole
 from .call import Answer, Call, Receive
 from .models import Models, Served
 from .settings import GatewaySettings
-from .signature import check_inputs, check_outputs
+from .signature import Fitting
 
 T = TypeVar("T")
+
+
+class Waiter(Protocol):
+    """Told the outcome of a request."""
+
+    def settle(self, outcome: Reply | HeadraceError) -> None: ...
 
 
 class Surface(Protocol):
@@ -46,6 +52,8 @@ class Inference:
         self._models = models
         self._admission = admission
         self._settings = settings
+        self._body_bytes = settings.body_bytes
+        self._fitting = Fitting()
 
     async def answer(self, call: Call, surface: Surface) -> Answer:
         """Answer one call.
@@ -63,30 +71,58 @@ class Inference:
         """
         served = None
         if call.model is not None:
-            served = self._models.known(call, call.model, call.url_version)  # 1
+            served = self.known(call, call.model)  # 1
             served = served or await self._models.serving(call, call.model, call.url_version)
         settings = self._settings
-        body = take_whole(call, self._admission, settings.body_bytes)  # 2
+        body = self.take_whole(call)  # 2
         if body is None:
             body = await read_body(
                 call, self._admission, max_bytes=settings.body_bytes, timeout_s=settings.body_timeout_s
             )
         try:
             ask = await surface.read(call, body, served)  # 3
-            if ask.served.signature is not None:
-                check_inputs(ask.served.signature, ask.inputs)  # 4
-                check_outputs(ask.served.signature, ask.outputs)
-            deadline_s = self._deadline_s(call, ask)
-            queue = queue_of(ask.served.announcement, ask.options.parameters.get("priority"))
-            with self._admission.slot(ask.served.name, queue):  # 5
+            deadline_s, slot = self.admit(call, ask)  # 4, 5
+            with slot:
                 reply = await self._unless_gone(call, self._call(ask, deadline_s))  # 6
         finally:
             self._admission.drop(len(body))
         call.version = reply.version
-        nbytes = bytes_of(reply.outputs)
+        nbytes = reply_bytes(reply)
         if nbytes <= LARGE_BYTES:
             return surface.write(call, ask, reply)  # 7
         return await aside(nbytes, surface.write, call, ask, reply)
+
+    def known(self, call: Call, model: str) -> Served | None:
+        """The first step, where the path names a model that is announced."""
+        return self._models.known(call, model, call.url_version)
+
+    def take_whole(self, call: Call) -> bytes | None:
+        """The second step, where the body is there."""
+        return take_whole(call, self._admission, self._body_bytes)
+
+    def admit(self, call: Call, ask: Ask) -> tuple[float, Slot]:
+        """Steps 4 and 5: the seconds that are left, and the place that was taken."""
+        if ask.served.signature is not None:
+            self._fitting.check(ask.served.signature, ask)
+        deadline_s = self._deadline_s(call, ask)
+        queue = queue_of(ask.served.announcement, ask.options.parameters.get("priority"))
+        return deadline_s, self._admission.slot(ask.served.name, queue)
+
+    def send_at_once(self, ask: Ask, deadline_s: float, waiter: Waiter) -> bool:
+        """Step 6 for who has no task to wait in; False where sending takes a wait."""
+        options = ask.options
+        return self._client.infer_at_once(
+            ask.served.name,
+            ask.inputs,
+            waiter,
+            id=ask.id,
+            version=options.version,
+            lane="interactive",
+            deadline_s=deadline_s,
+            tenant=options.tenant,
+            parameters=options.parameters,
+            outputs=ask.outputs,
+        )
 
     @staticmethod
     def _unless_gone(call: Call, work: Coroutine[Any, Any, T]) -> Awaitable[T]:
@@ -119,6 +155,13 @@ class Inference:
         if left <= 0:
             raise DeadlineExceeded(f"the deadline of {asked:g} s passed while the request arrived")
         return left
+
+
+def reply_bytes(reply: Reply) -> int:
+    """Bytes of the outputs."""
+    if isinstance(reply, TensorReply):
+        return sum([len(tensor.data) for tensor in reply.tensors.values()])
+    return bytes_of(reply.outputs)
 
 
 async def unless_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:

@@ -19,6 +19,7 @@ from .reason import for_callers
 
 TOPICS_FRESH_S = 2.0
 SHOWN_NAME_CHARS = 80
+MOST_KEPT = 1024
 
 
 class Served(NamedTuple):
@@ -64,6 +65,7 @@ class Models:
         self._topic_names = topic_names
         self._topics = topics
         self._v1_model = v1_model
+        self._last: dict[str, tuple[ModelView, Served]] = {}  # those that were ready, by name
 
     def names(self) -> list[str]:
         """All that are announced, ready or not."""
@@ -107,7 +109,18 @@ class Models:
     def known(self, call: Call, model: str, version: str | None) -> Served | None:
         """As `serving`, of a model that is announced; None of another."""
         view = self._directory.get(model)
-        return None if view is None else self._serving(self._seen(call, view, version), version)
+        if view is None:
+            return None
+        last = self._last.get(model)
+        if last is not None and last[0] is view and version is None and self._contact.lost is None:
+            call.known_model, call.version = model, last[1].version
+            return last[1]
+        served = self._serving(self._seen(call, view, version), version)
+        if version is None:
+            if len(self._last) >= MOST_KEPT:
+                self._last.clear()
+            self._last[model] = view, served
+        return served
 
     def _serving(self, view: ModelView, version: str | None) -> Served:
         reason = self.not_ready(view)

@@ -16,6 +16,7 @@ from producer_sdk.topics import Topics
 
 from .admit import Admission
 from .app import App, endpoints
+from .at_once import AtOnce
 from .contact import Contact
 from .health import Health
 from .infer import Inference
@@ -23,6 +24,7 @@ from .metadata import StatusPages
 from .metrics import GatewayMetrics
 from .models import Models, TopicNames
 from .oip import OipSurface
+from .outcomes import Outcomes
 from .settings import GatewaySettings
 from .v1 import V1Surface
 
@@ -89,7 +91,9 @@ class Parts:
     def _app(self, client: Client, models: Models) -> App:
         inference = Inference(client, models, self.admission, self.settings)
         pages = StatusPages(models, self.health, own_version())
-        return App(endpoints(pages, inference, OipSurface(models), V1Surface(models)), self.admission, self.metrics)
+        oip, outcomes = OipSurface(models), Outcomes(self.metrics)
+        at_once = AtOnce(client, self.admission, inference, oip, outcomes)
+        return App(endpoints(pages, inference, oip, V1Surface(models)), self.admission, outcomes, at_once)
 
 
 def own_version() -> str:

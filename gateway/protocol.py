@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from functools import lru_cache
+from collections.abc import Coroutine
 from typing import Any
 
-import httptools
 from msgspec import Struct
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -15,14 +14,13 @@ from producer_sdk.errors import HeadraceError, InvalidRequest, QueueFull
 from producer_sdk.topics import new_id
 
 from .answers import error_answer
-from .call import Call, Message, head_of
+from .call import Call, head_of, nothing
 from .exchange import CONTINUE, Exchange
+from .heads import KnownHeads, read_head, size_of
 from .peer import has_ended, is_broken
 
 MAX_HEAD_BYTES = 64 * 1024
 LOOK_AT_SOCKET_S = 0.25
-MOST_REMEMBERED_BYTES = 256
-_LINE_BYTES = len(b": \r\n")  # of a header, beside its name and value
 
 
 class ConnectionLimits(Struct, frozen=True):
@@ -51,6 +49,8 @@ class Protocol(HttpToolsProtocol):
     _running: Exchange | None = None
     _refusal: bytes | None = None  # ends the connection after the answers before it
     _was_probed = False
+    _is_undecided = False  # whether the running one has not been given to the application yet
+    _heads = KnownHeads()  # of all connections
     cycle: Exchange | None  # type: ignore[assignment] # the newest; its body is being read
 
     def __init__(self, limits: ConnectionLimits, *args: Any, **named: Any) -> None:
@@ -80,6 +80,25 @@ class Protocol(HttpToolsProtocol):
         self.parser = None  # type: ignore[assignment]
 
     def data_received(self, data: bytes) -> None:
+        cycle = self.cycle
+        between = self._running is None and self._head_bytes < 0 and (cycle is None or not cycle.more_body)
+        known = self._heads.split(data) if between and self._refusal is None else None
+        if known is not None:
+            self._end_head_timer()
+            self._idle_since = None
+            self._take(Exchange(self, known[0], keep_alive=True, body=known[1]))
+        else:
+            self._parse(data)
+            if between and self._refusal is None and not self._sent_ahead:
+                self._learn(data, cycle)
+        self._decide()
+
+    def _learn(self, data: bytes, before: Exchange | None) -> None:
+        cycle = self.cycle
+        if cycle is not None and cycle is not before and not cycle.more_body:
+            self._heads.learn(data, cycle.head)
+
+    def _parse(self, data: bytes) -> None:
         self._read_bytes = len(data)
         if self._head_bytes >= 0:
             self._head_bytes += len(data)
@@ -116,15 +135,18 @@ class Protocol(HttpToolsProtocol):
         self._head_bytes = -1
         self._end_head_timer()
         parser = self.parser
-        self.http_version = parser.get_http_version()
-        self.method = parser.get_method().decode("ascii")
-        self.raw_path = _path_of(self.url) if len(self.url) <= MOST_REMEMBERED_BYTES else _read_path(self.url)
-        self.cycle = Exchange(self, keep_alive=self.http_version != "1.0" and parser.should_keep_alive())
+        version = parser.get_http_version()
+        head = read_head(parser.get_method().decode("ascii"), self.url, version, self.headers)
+        self._take(Exchange(self, head, keep_alive=version != "1.0" and parser.should_keep_alive()))
+
+    def _take(self, exchange: Exchange) -> None:
+        self.cycle = exchange
         if self._running is None:
-            self._run(self.cycle)
+            self._running = exchange
+            self._is_undecided = True
         else:  # sent ahead: its turn comes after the answer before it
             self._stop_reading()
-            self._sent_ahead.append(self.cycle)
+            self._sent_ahead.append(exchange)
 
     def on_body(self, body: bytes) -> None:
         if self.cycle is not None:
@@ -140,7 +162,8 @@ class Protocol(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         if self._sent_ahead:
-            self._run(self._sent_ahead.popleft())
+            self._running = exchange = self._sent_ahead.popleft()
+            exchange.task = self.spawn(exchange.run(self.app.respond))
         elif self._refusal is not None:
             self._end_with(self._refusal)
             return
@@ -164,11 +187,21 @@ class Protocol(HttpToolsProtocol):
             self._common = headers, b"".join([b"%b: %b\r\n" % each for each in headers])
         return self._common[1]
 
-    def _run(self, exchange: Exchange) -> None:
-        self._running = exchange
-        task = exchange.task = self.loop.create_task(exchange.run(self.app.respond))
+    def _decide(self) -> None:
+        """Give the application a request that has come, once what was read with its head is there."""
+        exchange = self._running
+        if not self._is_undecided or exchange is None:
+            return
+        self._is_undecided = False
+        if exchange.more_body or not self.app.begin(exchange):
+            exchange.task = self.spawn(exchange.run(self.app.respond))
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """A task that the server waits for at its end."""
+        task: asyncio.Task[None] = self.loop.create_task(work)
         task.add_done_callback(self.tasks.discard)
         self.tasks.add(task)
+        return task
 
     def _begin_idle(self) -> None:
         self._idle_since = self.loop.time()
@@ -190,8 +223,7 @@ class Protocol(HttpToolsProtocol):
 
     def _check_head(self) -> None:
         """Raises, which stops the parser: the head that it has read is too large."""
-        size = len(self.url) + sum(len(name) + len(value) + _LINE_BYTES for name, value in self.headers)
-        if size > MAX_HEAD_BYTES:
+        if size_of(self.url, self.headers) > MAX_HEAD_BYTES:
             self._refuse_head()
             raise ValueError("the head is too large")
 
@@ -203,7 +235,7 @@ class Protocol(HttpToolsProtocol):
         self._end_head_timer()
         if self.transport.is_closing() or self._refusal is not None:
             return
-        call = Call(new_id(), _nothing, (), self.loop.time(), close=True)
+        call = Call(new_id(), nothing, (), self.loop.time(), close=True)
         answer = error_answer(call, error)
         self._refusal = b"".join((head_of(call, answer), self.common_headers(), b"\r\n", answer.body))
         if self._sent_ahead and self._sent_ahead[-1].more_body:
@@ -261,20 +293,6 @@ class Protocol(HttpToolsProtocol):
 
         Only where it is refused is the peer gone. HTTP/1.0 has nothing of the kind.
         """
-        if not self._was_probed and self._running is not None and self._running.http_version == "1.1":
+        if not self._was_probed and self._running is not None and self._running.head.http_version == "1.1":
             self._was_probed = True
             self.transport.write(CONTINUE)
-
-
-async def _nothing() -> Message:
-    return {"type": "http.disconnect"}
-
-
-def _read_path(url: bytes) -> bytes:
-    """The path of what a request line asks for. Raises, as the parser's callbacks may: it has none, or is no ASCII."""
-    path: bytes = httptools.parse_url(url).path
-    path.decode("ascii")
-    return path
-
-
-_path_of = lru_cache(maxsize=1024)(_read_path)

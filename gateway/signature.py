@@ -9,7 +9,31 @@ from collections.abc import Mapping
 
 from producer_sdk.announcements import Announcement, TensorAnnouncement
 from producer_sdk.errors import InvalidRequest
+from producer_sdk.oip import UNLIKE
 from producer_sdk.tensors import Tensor
+
+from .ask import Ask
+
+MOST_LIKENESSES = 256
+
+
+class Fitting:
+    """Checks requests; of those that are like one that fitted the same signature, only the first."""
+
+    def __init__(self) -> None:
+        self._fitted: dict[int, tuple[object, Announcement]] = {}  # by identity; kept, or their ids would go on
+
+    def check(self, announcement: Announcement, ask: Ask) -> None:
+        """Raises InvalidRequest: it does not fit."""
+        fitted = self._fitted.get(id(ask.like))
+        if fitted is not None and fitted[0] is ask.like and fitted[1] is announcement:
+            return
+        check_inputs(announcement, ask.inputs)
+        check_outputs(announcement, ask.outputs)
+        if ask.like is not UNLIKE:
+            if len(self._fitted) >= MOST_LIKENESSES:
+                self._fitted.clear()
+            self._fitted[id(ask.like)] = ask.like, announcement
 
 
 def check_inputs(announcement: Announcement, inputs: Mapping[str, Tensor]) -> None:

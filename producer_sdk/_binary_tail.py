@@ -30,11 +30,13 @@ class Part(NamedTuple):
 
 
 class Tail:
-    """The bytes behind the JSON, taken one tensor after another."""
+    """The bytes behind the JSON, from `start` on, taken one tensor after another."""
 
-    def __init__(self, content: memoryview) -> None:
+    __slots__ = ("_at", "_content")
+
+    def __init__(self, content: memoryview, start: int = 0) -> None:
         self._content = content
-        self._at = 0
+        self._at = start
 
     @property
     def left(self) -> int:

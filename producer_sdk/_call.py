@@ -6,6 +6,7 @@ import math
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -68,14 +69,21 @@ def check_call(
     check_model_name(model)
     if lane not in _LANES:
         raise InvalidRequest(f"lane {str(lane)[:40]!r} is not known: use one of {', '.join(Lane)}")
-    if deadline_s is not None and not _is_duration(deadline_s):
-        raise InvalidRequest(f"deadline_s {str(deadline_s)[:40]} is not valid: give finite seconds above 0")
+    check_duration(deadline_s)
     if tenant is not None:
         _check_text("tenant", tenant, MAX_TENANT_CHARS)
     if version is not None:
         _check_text("version", version, MAX_VERSION_CHARS)
     names = None if outputs is None else read_output_names([outputs] if isinstance(outputs, str) else list(outputs))
     return Call(model, lane, deadline_s, tenant, version, check_parameters(parameters), names)
+
+
+@lru_cache(maxsize=1024)
+def check_plain_call(
+    model: str, lane: str, tenant: str | None, version: str | None, outputs: tuple[str, ...] | None
+) -> Call:
+    """As `check_call`, of a call without parameters whose deadline is said later."""
+    return check_call(model, lane, None, tenant, version, None, outputs)
 
 
 def check_parameters(parameters: Mapping[str, Scalar] | None) -> dict[str, Scalar]:
@@ -186,6 +194,12 @@ def _tensor_of(name: str, value: Any) -> Tensor:
     except (TypeError, ValueError, RuntimeError, OverflowError) as err:
         # Raised by NumPy, or by the object's own conversion (a tensor on a GPU, say).
         raise InvalidRequest(f"input {name!r} cannot be made an array: {err}") from err
+
+
+def check_duration(deadline_s: float | None) -> None:
+    """Raises InvalidRequest: it is no time to come."""
+    if deadline_s is not None and not _is_duration(deadline_s):
+        raise InvalidRequest(f"deadline_s {str(deadline_s)[:40]} is not valid: give finite seconds above 0")
 
 
 def _is_duration(value: object) -> bool:

@@ -8,12 +8,14 @@ from math import prod
 from typing import Any
 
 import msgspec
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Raw, Struct
 from msgspec.structs import replace
 
 from ._binary_tail import SIZE, Part, Tail, read_binary
 from ._decode_faults import in_words, no_json
+from ._json_alike import MAX_DESCRIPTION_BYTES, Alike, AlikeBodies, numbers_of
 from ._json_keys import BYTE_ORDER_MARK, check_keys
+from ._json_objects import UNLIKE as UNLIKE
 from ._json_objects import (
     FloatsBody,
     FloatsRequest,
@@ -24,38 +26,21 @@ from ._json_objects import (
     TensorBody,
     WantedOutput,
 )
+from ._json_objects import InferBody as InferBody
+from ._json_objects import Likeness as Likeness
 from ._json_tensors import BASE64, PART_BYTES, pack_numbers, read_data
-from ._limits import Scalar, read_output_names
+from ._limits import read_output_names
 from .dataref import REF_KEYS, DataRef
 from .errors import InvalidRequest
 from .tensors import Tensor
 from .topics import check_id, shown
 from .wire import Undecodable, check_one_source
 
-MAX_DESCRIPTION_BYTES = 4096  # of a body that is kept
 _NOT_BESIDE_BYTES = ("shared_memory_region", "classification")
 _NOT_TAKEN = (SIZE, *_NOT_BESIDE_BYTES)
 
 
-class InferBody(Struct, frozen=True):
-    """A request body as read.
-
-    Attributes:
-        id: None where it has none.
-        inputs: tensors by name; empty where they are stored.
-        parameters: all of them, `reply_to`, `deadline_s`, `tenant` and `version` among them (`read_options`).
-        outputs: names of the outputs wanted; None means all.
-        ref: where the inputs are stored; None means that they are here.
-        binary_data: wishes of single outputs for their bytes behind the JSON, or against them.
-    """
-
-    id: str | None
-    inputs: dict[str, Tensor]
-    parameters: dict[str, Scalar]
-    outputs: tuple[str, ...] | None
-    ref: DataRef | None = None
-    binary_data: dict[str, bool] = {}
-
+_STAND_IN = Raw(b'["stands in"]')
 
 _requests = msgspec.json.Decoder(RequestBody)
 _of_numbers = (
@@ -74,7 +59,7 @@ def read_infer_body(body: bytes, tail: Tail | None = None) -> InferBody:
         InvalidRequest: naming the field at fault.
     """
     if tail is None:
-        return _body_of(_parse(body), None)
+        return _alike.read(body) or _body_of(_parse(body), None)
     described = _describe(body) if len(body) <= MAX_DESCRIPTION_BYTES else None
     if described is not None and described.nbytes == tail.left:
         return replace(described.asked, inputs=tail.tensors(described.inputs))
@@ -101,8 +86,28 @@ def _describe(body: bytes) -> _Described | None:
         parts.append(part)
     if read_ref(parsed) is not None or not parts or len({part.name for part in parts}) < len(parts):
         return None
-    asked = _body_of(replace(parsed, inputs=[]), None)
+    asked = replace(_body_of(replace(parsed, inputs=[]), None), like=Likeness())
     return _Described(asked, tuple(parts), sum(part.nbytes for part in parts))
+
+
+def _learn(begin: bytes, end: bytes) -> Alike | None:
+    """None: what is between them is not the data of the only tensor, or may be anything but a flat list of numbers."""
+    try:
+        parsed = _parse(b"".join((begin, _STAND_IN, end)))
+        asked = replace(_body_of(replace(parsed, inputs=[]), None), like=Likeness())
+    except InvalidRequest:
+        return None
+    items = parsed.inputs or ()
+    if asked.ref is not None or len(items) != 1 or items[0].data != _STAND_IN:
+        return None
+    (item,) = items
+    numbers = numbers_of(item.datatype)
+    if numbers is None or _asked(item.parameters or {}, _NOT_TAKEN):
+        return None
+    return Alike(asked, item.name, item.datatype, item.shape, prod(item.shape), numbers)
+
+
+_alike = AlikeBodies(_learn)
 
 
 def _parse(body: bytes) -> RequestBody:

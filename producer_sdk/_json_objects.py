@@ -10,7 +10,8 @@ from typing import Annotated, Any
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from ._limits import MAX_NAME_CHARS, MAX_TENSORS, Scalar
-from .tensors import MAX_DIMENSIONS, Datatype
+from .dataref import DataRef
+from .tensors import MAX_DIMENSIONS, Datatype, Tensor
 
 _ABSENT = Raw(b"")
 _NULL = Raw(b"null")
@@ -84,6 +85,46 @@ class FloatsRequest(RequestBody, frozen=True, gc=False, kw_only=True):
 
 class IntegersRequest(RequestBody, frozen=True, gc=False, kw_only=True):
     inputs: Annotated[list[IntegersBody], Meta(min_length=1, max_length=MAX_TENSORS)]  # type: ignore[assignment]
+
+
+class Likeness:
+    """Stands for bodies that differ in the bytes of their tensors alone. It says nothing of a body: all are equal."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Likeness)
+
+    def __hash__(self) -> int:
+        return 0
+
+    def __repr__(self) -> str:
+        return "Likeness()"
+
+
+UNLIKE = Likeness()  # where it is not known what a body is like
+
+
+class InferBody(Struct, frozen=True):
+    """A request body as read.
+
+    Attributes:
+        id: None where it has none.
+        inputs: tensors by name; empty where they are stored.
+        parameters: all of them, `reply_to`, `deadline_s`, `tenant` and `version` among them (`read_options`).
+        outputs: names of the outputs wanted; None means all.
+        ref: where the inputs are stored; None means that they are here.
+        binary_data: wishes of single outputs for their bytes behind the JSON, or against them.
+        like: the same object, told by `is`, in bodies that differ in the bytes of their tensors alone.
+    """
+
+    id: str | None
+    inputs: dict[str, Tensor]
+    parameters: dict[str, Scalar]
+    outputs: tuple[str, ...] | None
+    ref: DataRef | None = None
+    binary_data: dict[str, bool] = {}
+    like: Likeness = UNLIKE
 
 
 class ReplyBody(Struct, frozen=True, gc=False):

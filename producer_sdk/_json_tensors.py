@@ -117,7 +117,8 @@ def write_data(tensor: Tensor) -> tuple[list[Any], bool]:
     else:
         numbers = np.frombuffer(tensor.data, numpy_dtype(tensor.datatype))
     values: list[Any] = numbers.tolist()
-    if tensor.datatype in _FLOATS and not np.isfinite(numbers).all():
+    # A sum is finite where all are, and may not be where it is too large: then each is looked at.
+    if tensor.datatype in _FLOATS and not math.isfinite(sum(values)):
         values = [spelled(value) for value in values]
     return values, False
 

@@ -91,3 +91,12 @@ class Reply(Struct, frozen=True, gc=False):
     parameters: dict[str, Any] = {}
     index: int | None = None
     ref: DataRef | None = None
+
+
+class TensorReply(Reply, frozen=True, gc=False):
+    """A result whose outputs are `tensors`, as they travelled; there are no arrays of them.
+
+    Only of tensors that any bytes make sense of: who turns them into text or bytes needs no array.
+    """
+
+    tensors: dict[str, Tensor] = {}

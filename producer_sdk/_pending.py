@@ -21,6 +21,7 @@ class _Waiting(NamedTuple):
     due_s: float
     waiter: Waiter
     published_ms: int
+    takes_tensors: bool
 
 
 class Pending:
@@ -46,18 +47,27 @@ class Pending:
         """Ids and times, in epoch milliseconds, of the requests that wait."""
         return ((id, waiting.published_ms) for id, waiting in self._waiting.items())
 
-    def expect(self, id: str, due_s: float, waiter: Waiter, published_ms: int = 0) -> None:
-        """Wait for the outcome of a request until a point in time.
+    def expect(
+        self, id: str, due_s: float, waiter: Waiter, published_ms: int = 0, *, takes_tensors: bool = False
+    ) -> None:
+        """Wait for the outcome of a request until a point in time; raises as `check` does.
+
+        `takes_tensors`: a result may come as `TensorReply`.
+        """
+        self.check(id)
+        self._waiting[id] = _Waiting(due_s, waiter, published_ms, takes_tensors)
+
+    def check(self, id: str) -> None:
+        """Check that a request of this id can be waited for.
 
         Raises:
-            InvalidRequest: a request of this id waits already.
+            InvalidRequest: one waits already.
             QueueFull: too many wait.
         """
         if id in self._waiting:
             raise InvalidRequest(f"a request with the id {id!r} is still waiting for its reply: use another id", id=id)
         if len(self._waiting) >= self._limit:
             raise QueueFull(f"{self._limit} requests of this client wait for replies: no more fit", id=id)
-        self._waiting[id] = _Waiting(due_s, waiter, published_ms)
 
     def settle(self, id: str, outcome: Outcome, *, answered: bool = False) -> bool:
         """Give the outcome to who waits for it; False when nobody does. `answered` means that a reply brought it."""
@@ -73,10 +83,18 @@ class Pending:
         waiting = self._waiting.get(id)
         return None if waiting is None else waiting.due_s
 
-    def forget(self, id: str) -> None:
-        """Wait no longer; a reply that still comes is a late one."""
-        if self._waiting.pop(id, None) is not None:
-            self._remember(id, False)
+    def takes_tensors(self, id: str | None) -> bool:
+        """Whether who waits for it does; False where nobody waits."""
+        waiting = None if id is None else self._waiting.get(id)
+        return waiting is not None and waiting.takes_tensors
+
+    def forget(self, id: str) -> int | None:
+        """Wait no longer; a reply that still comes is a late one. When it was published; None where it did not wait."""
+        waiting = self._waiting.pop(id, None)
+        if waiting is None:
+            return None
+        self._remember(id, False)
+        return waiting.published_ms
 
     def was_answered(self, id: str) -> bool | None:
         """Whether an id that has ended got a reply; None for an id that was never here, or long ago."""

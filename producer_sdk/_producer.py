@@ -45,13 +45,15 @@ class Sender:
         self._watch_wanted = asyncio.Event()
         self._apart = Apart(self._publish_together, self._tell, self._spawn)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def start(self) -> None:
+        self._loop = asyncio.get_running_loop()  # kept: asking for it is a call of the system
         self._spawn(self._watch(), "headrace-acknowledgements")
 
     def known_route(self, model: str, lane: str) -> Route | None:
         """The route if it was looked up lately."""
-        if asyncio.get_running_loop().time() - self._listed_at_s >= LISTING_AGE_S:
+        if self._loop is None or self._loop.time() - self._listed_at_s >= LISTING_AGE_S:
             return None
         return self._routes.get((model, lane))
 

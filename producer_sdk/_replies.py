@@ -64,6 +64,7 @@ class Replies:
         self._follower: Follower | None = None
         self._starting = asyncio.Lock()
         self._closed = False
+        self._loop: asyncio.AbstractEventLoop | None = None  # kept: asking for it is a call of the system
         self._timer: asyncio.TimerHandle | None = None
         self._answered = self._expired = 0
         self._late = self._duplicate = self._foreign = self._unreadable = 0
@@ -106,11 +107,17 @@ class Replies:
                 self.address = ReplyTo(*partition)
             return self.address
 
-    def expect(self, id: str, deadline_s: float, waiter: Waiter, published_ms: int) -> None:
+    def check(self, id: str) -> None:
+        """Raises as `Pending.check` does."""
+        self._pending.check(id)
+
+    def expect(
+        self, id: str, deadline_s: float, waiter: Waiter, published_ms: int, *, takes_tensors: bool = False
+    ) -> None:
         """Wait for the reply to a request; raises as `Pending.expect` does."""
-        loop = asyncio.get_running_loop()
+        loop = self._loop = self._loop or asyncio.get_running_loop()
         due_s = loop.time() + deadline_s + DEADLINE_GRACE_S
-        self._pending.expect(id, due_s, waiter, published_ms)
+        self._pending.expect(id, due_s, waiter, published_ms, takes_tensors=takes_tensors)
         if self._timer is None or due_s < self._timer.when() - SWEEP_INTERVAL_S:
             self._sweep_at(loop, due_s)
 
@@ -118,10 +125,11 @@ class Replies:
         """End a request without a reply."""
         self._pending.settle(id, outcome)
 
-    def forget(self, id: str) -> None:
-        self._pending.forget(id)
+    def forget(self, id: str) -> int | None:
+        """Wait no longer. When the request was published; None where it did not wait."""
         if id in self._fetching:
             self._fetching[id].cancel()
+        return self._pending.forget(id)
 
     def waiting(self) -> list[Cancel]:
         """What would cancel the requests that wait."""
@@ -180,7 +188,7 @@ class Replies:
 
     def _read(self, id: str | None, value: bytes) -> None:
         try:
-            outcome = decode_reply_record(value)
+            outcome = decode_reply_record(value, as_tensors=self._pending.takes_tensors(id))
         except HeadraceError as err:
             self._unreadable += 1
             outcome = err

@@ -70,7 +70,7 @@ class Steps(NamedTuple):
     prepare: Callable[[Inputs, Waiter], Sending]
     send_alone: Callable[[Sending], Awaitable[None]]
     send_together: Callable[[Sequence[Sending]], None]
-    forget: Callable[[str], None]
+    forget: Callable[[str], object]
     give_up: Callable[[Sequence[Cancel]], None]
 
 

@@ -6,7 +6,8 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 
-from ._call import Call, Inputs, check_call, check_reply_to, encode_call, required
+from ._at_once import send_at_once
+from ._call import Call, Inputs, check_call, check_duration, check_plain_call, check_reply_to, encode_call, required
 from ._claims import Sending
 from ._infer import InferWaiter
 from ._lifecycle import CLOSE_TIMEOUT_S as CLOSE_TIMEOUT_S
@@ -16,6 +17,7 @@ from ._route import Route
 from ._window import Source, Steps, Window, check_window
 from .cancels import Cancel
 from .errors import DeadlineExceeded, HeadraceError
+from .tensors import Tensor
 from .topics import ReplyTo, check_id, new_id
 from .wire import Reply, Scalar
 
@@ -97,6 +99,48 @@ class Client(Lifecycle):
         if isinstance(outcome, HeadraceError):
             raise outcome
         return outcome
+
+    def infer_at_once(
+        self,
+        model: str,
+        inputs: Mapping[str, Tensor],
+        waiter: Waiter,
+        *,
+        id: str,
+        version: str | None = None,
+        lane: str = "interactive",
+        deadline_s: float = 30.0,
+        tenant: str | None = None,
+        parameters: Mapping[str, Scalar] | None = None,
+        outputs: tuple[str, ...] | None = None,
+    ) -> bool:
+        """As `infer`, for who has no task to wait in: `waiter.settle` is told the outcome, later in this event loop.
+
+        It must not raise, and may be given a `TensorReply`. False where sending takes a wait, as before the first
+        reply or with a full buffer: nothing was sent then, and `infer` does it. `give_up` ends it.
+
+        Raises:
+            HeadraceError: the request cannot be sent.
+        """
+        connection = self._open()
+        try:
+            if parameters:
+                call = check_call(model, lane, deadline_s, tenant, version, parameters, outputs)
+            else:
+                call = check_plain_call(model, lane, tenant, version, outputs)
+                check_duration(deadline_s)
+            return send_at_once(
+                connection, self._replies, call, deadline_s, id, inputs, waiter, self._encoding, self._claims.limit
+            )
+        except HeadraceError as err:
+            err.id = id
+            raise
+
+    def give_up(self, id: str) -> None:
+        """Wait no longer for what `infer_at_once` sent: its waiter is told nothing, a cancel goes out behind it."""
+        published_ms = self._replies.forget(id)
+        if published_ms is not None and self._connection is not None:
+            self._connection.canceller.send_soon([Cancel(id, published_ms)])
 
     async def publish(
         self,

@@ -17,7 +17,9 @@ from ._binary_tail import SIZE
 from ._binary_tail import Tail as Tail
 from ._decode_faults import in_words
 from ._json_address import refused
+from ._json_bodies import UNLIKE as UNLIKE
 from ._json_bodies import InferBody as InferBody
+from ._json_bodies import Likeness as Likeness
 from ._json_bodies import read_infer_body as read_infer_body
 from ._json_bodies import read_ref, read_tensors
 from ._json_keys import read_object as read_object

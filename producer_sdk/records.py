@@ -37,15 +37,17 @@ def decode_record(value: bytes | None, headers: Headers, fallback_id: str, times
     return decode_request(value, fallback_id)
 
 
-def decode_reply_record(value: bytes | None) -> Reply | HeadraceError:
+def decode_reply_record(value: bytes | None, *, as_tensors: bool = False) -> Reply | HeadraceError:
     """Read the record of a reply topic; an error reply comes back as the typed error.
+
+    `as_tensors`: a result may come as `TensorReply`.
 
     Raises:
         Undecodable: the value is no reply.
     """
     if not value:
         raise Undecodable("the record has no value")
-    return decode_json_reply(value) if value[0] in JSON_STARTS else decode_reply(value)
+    return decode_json_reply(value) if value[0] in JSON_STARTS else decode_reply(value, as_tensors=as_tensors)
 
 
 def _decode_with_headers(

@@ -74,14 +74,14 @@ def _parts(content: memoryview, output: Output, count: int) -> Iterable[memoryvi
 def _head(output: Output) -> bytes:
     """What comes before the bytes of an output: its name, and the heads of the ext value and of the tensor."""
     head = tensor_head(output.datatype, output.shape)
-    return _encode(output.name) + _ext_head(len(head) + output.nbytes) + head
+    return _encode(output.name) + ext_head(len(head) + output.nbytes) + head
 
 
 def _map_head(pairs: int) -> bytes:
     return bytes((0x80 | pairs,)) if pairs < 16 else b"\xde" + pairs.to_bytes(2, "big")
 
 
-def _ext_head(nbytes: int) -> bytes:
+def ext_head(nbytes: int) -> bytes:
     if nbytes in _FIXED:
         return _FIXED[nbytes] + _CODE
     for kind, width in ((b"\xc7", 1), (b"\xc8", 2)):

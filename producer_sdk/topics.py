@@ -24,8 +24,9 @@ MODEL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 PREFIX = re.compile(r"[A-Za-z0-9_-]{1,24}", re.ASCII)
 REQUEST_ID = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._:-]{1,128}", re.ASCII)  # "." and ".." are no names in stores
 _TOPIC = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,249}", re.ASCII)
-_IDS_AT_ONCE = 256
-_random: list[bytes] = []
+_ID_CHARS = 22
+_IDS_AT_ONCE = 256  # their characters fill whole groups of three random bytes
+_random: list[str] = []
 if hasattr(os, "register_at_fork"):  # else nothing forks
     os.register_at_fork(after_in_child=_random.clear)  # or parent and child would give the same ids
 _TO_URL_SAFE = bytes.maketrans(b"+/", b"-_")
@@ -87,14 +88,16 @@ class Topics:
 
 
 def new_id() -> str:
-    """A fresh request id: 22 characters, 128 random bits."""
+    """A fresh request id: 22 characters, 132 random bits."""
     try:
-        bits = _random.pop()
-    except IndexError:
-        content = os.urandom(16 * _IDS_AT_ONCE)  # one call of the system for many
-        _random.extend([content[at : at + 16] for at in range(16, len(content), 16)])
-        bits = content[:16]
-    return binascii.b2a_base64(bits, newline=False)[:22].translate(_TO_URL_SAFE).decode("ascii")
+        return _random.pop()
+    except IndexError:  # one call of the system for many
+        content = binascii.b2a_base64(os.urandom(_IDS_AT_ONCE * _ID_CHARS * 3 // 4), newline=False)
+        text = content.translate(_TO_URL_SAFE).decode("ascii")
+        ids = [text[at : at + _ID_CHARS] for at in range(0, len(text), _ID_CHARS)]
+        id = ids.pop()
+        _random.extend(ids)
+        return id
 
 
 def derived_id(topic: str, partition: int, offset: int) -> str:

@@ -32,16 +32,18 @@ from ._messages import Form as Form
 from ._messages import Refused as Refused
 from ._messages import Reply as Reply
 from ._messages import Request as Request
+from ._messages import TensorReply as TensorReply
 from ._messages import Undecodable as Undecodable
 from ._msgpack_maps import read_inputs, read_parameters, read_ref
 from .dataref import DataRef
 from .errors import HeadraceError, InferenceFailed, InvalidRequest
-from .tensors import Array, Tensor, read_tensor
+from .tensors import Array, Datatype, Tensor, read_tensor
 from .topics import check_id
 
 WIRE_VERSION = 1
 SHOWN_BYTES = 16
 
+_TO_BE_LOOKED_AT = frozenset((Datatype.BYTES, Datatype.BOOL, Datatype.BF16))
 _NOTHING = Raw(b"\xc0")
 _UNREADABLE = (msgspec.MsgspecError, RecursionError, ValueError)
 UNWRITABLE = (msgspec.MsgspecError, RecursionError, ValueError, TypeError, OverflowError)
@@ -220,11 +222,12 @@ def _last(ref: DataRef | None) -> tuple[dict[str, str | int], ...]:
     return () if ref is None else (ref.fields(),)
 
 
-def decode_reply(value: bytes) -> Reply | HeadraceError:
+def decode_reply(value: bytes, *, as_tensors: bool = False) -> Reply | HeadraceError:
     """Read a MessagePack reply; an error reply comes back as the typed error, its id set.
 
     A result whose outputs cannot be read here (BF16 without ml_dtypes) comes back as InvalidRequest, its id set.
     A pointer comes back as it is, its `ref` set: stored_replies.py reads what it points to.
+    `as_tensors`: a result may come as `TensorReply`.
 
     Raises:
         Undecodable: the value is no reply.
@@ -240,12 +243,21 @@ def decode_reply(value: bytes) -> Reply | HeadraceError:
         error = HeadraceError.from_code(envelope.code, envelope.error or "", id=envelope.id)
         error.parameters, error.ref = envelope.parameters, ref
         return error
+    if as_tensors and ref is None and _are_plain(envelope.outputs):
+        return TensorReply(
+            envelope.id, envelope.model, envelope.version, {}, envelope.parameters, tensors=envelope.outputs
+        )
     try:
         outputs = {name: read_output(name, tensor) for name, tensor in envelope.outputs.items()}
     except InvalidRequest as err:
         err.id = envelope.id
         return err
     return Reply(envelope.id, envelope.model, envelope.version, outputs, envelope.parameters, None, ref)
+
+
+def _are_plain(outputs: dict[str, Any]) -> bool:
+    """Whether all are tensors that any bytes of their size make sense of."""
+    return not [each for each in outputs.values() if type(each) is not Tensor or each.datatype in _TO_BE_LOOKED_AT]
 
 
 def _why(err: Exception) -> str:
