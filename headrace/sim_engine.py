@@ -23,7 +23,7 @@ from producer_sdk.topics import Lane
 from producer_sdk.wire import Request
 from workers.batch import NOTHING_KNOWN, RunTimesLike
 from workers.commit import PartitionLedger
-from workers.occupancy import DEPTH
+from workers.occupancy import DEPTH, LATE_S
 from workers.quotas import Quotas
 from workers.runners.handle import SLOTS
 from workers.work import Batch, Source, Work
@@ -110,6 +110,10 @@ class _Runner:
             return now
         first, *behind = self.expected
         return max(now, self.began + first) + sum(behind)
+
+    def is_late(self, now: float) -> bool:
+        """Whether its batch runs clearly longer than expected."""
+        return self.held > 0 and self.began + self.expected[0] + LATE_S < now
 
 
 class Simulation:
@@ -225,6 +229,8 @@ class Simulation:
             return math.inf
         idle = any(not runner.held for runner in self._runners)
         deep = sum(runner.held for runner in self._runners) >= DEPTH * len(self._runners)
+        if deep and any(runner.is_late(now) for runner in self._runners):
+            return math.inf
         paused, free_at = bool(self._paused), self._free_at(now)
         return self._scheduler.close_at(now, idle=idle, intake_paused=paused, free_at=free_at, deep=deep)
 

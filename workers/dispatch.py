@@ -129,7 +129,8 @@ class Dispatcher:
         """When the next batch closes; infinite while nothing can run."""
         due = math.inf
         deep = len(self._running) >= DEPTH * self._device.runners
-        may = not deep or self._share is None  # what lies ready cannot make way for another model
+        # What lies ready can make way for nobody, and be cancelled by nobody.
+        may = not deep or (self._share is None and not self._occupancy.is_late(now))
         if may and self._device.free_slot(self._running) is not None and not self._tell.crowded():
             self._learned.bound(self._backlog, now)
             due = self._backlog.close_at(

@@ -24,6 +24,7 @@ from .shares import Shares
 from .work import Work
 
 TO_ASSEMBLE_S = 0.002  # a batch for a busy device closes so early before it is free, and no earlier
+SHORT_S = 0.005  # a batch lies ready behind one that does only where even slow runs take no longer
 LIKELY = 0.8  # the quantile of run times that deadlines are reckoned with: found best by simulation
 
 
@@ -231,8 +232,10 @@ class NextBatch:
 
     def _may_lie_ready(self, queue: LaneQueue, bucket: object, rule: BatchRule, now: float, deep: bool) -> bool:
         """Whether a full batch may be fixed while another runs: an interactive request might have to wait for both."""
-        if deep and not self.run_time(bucket)(rule.max_rows, rule.max_rows * queue.cost_of_row(bucket)):
-            return False
+        if deep:
+            slow_s = self._run_times.predict_s(bucket, rule.max_rows, rule.max_rows * queue.cost_of_row(bucket))
+            if not 0.0 < slow_s <= SHORT_S:
+                return False
         if queue.lane is Lane.INTERACTIVE:
             if not self._crowding.is_watched(now) or rows_beside(queue.buckets[bucket], rule.max_rows) is None:
                 return True

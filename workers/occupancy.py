@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+
 DEPTH = 2  # batches of a runner: one runs and one lies ready; more only while they are short
+LATE_S = 0.002
 
 
 class Occupancy:
@@ -25,6 +28,10 @@ class Occupancy:
         runner = slot % self._runners
         ends = [ends for other, ends in self._ends.items() if other % self._runners == runner]
         return max(now, *ends) if ends else now
+
+    def is_late(self, now: float) -> bool:
+        """Whether a batch runs clearly longer than was expected: what else is expected is not to be relied on then."""
+        return min(self._ends.values(), default=math.inf) + LATE_S < now
 
     def first_free_at(self, now: float) -> float:
         """When the first of the runners does."""

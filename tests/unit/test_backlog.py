@@ -170,6 +170,7 @@ def test_more_than_one_batch_lies_ready_only_where_runs_are_known_so_that_all_ar
     works = [work() for _ in range(32)]
     assert deep(backlog_of(*works)) == math.inf
     assert deep(backlog_of(*works, run_times=Takes(0.0002))) == pytest.approx(4.998)
+    assert deep(backlog_of(*works, run_times=Takes(0.006))) == math.inf
 
 
 def test_what_runs_alone_and_what_interactive_requests_might_have_to_wait_for_does_not_lie_ready_twice() -> None:
