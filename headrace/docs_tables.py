@@ -23,7 +23,8 @@ Kubernetes makes for a Service whose name begins with `headrace` (`HEADRACE_PORT
 and those of other programs of headrace, so that one environment or file can serve all. Passwords are never shown.
 
 Besides these, `HEADRACE_DEBUG=1` (or `--debug`) shows tracebacks, and `HEADRACE_CACHE_DIR` (`~/.cache/headrace`) is
-where the local Kafka is kept, and what workers have learned of run times where a model's own folder is read-only.
+where the local Kafka is kept, artifacts of models that workers have fetched, and what workers have learned of run
+times where a model's own folder is read-only.
 A flag may be written with underscores, as its key is. Seconds are decimal numbers; sizes are in bytes.
 """
 OTHER_NAMES_TEXT = """\

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from headrace.doctor_line import Area, Line, listed, sentence
 from producer_sdk.payloads import CheckedStep
 from producer_sdk.settings import KafkaSettings
+from workers.artifact_fetch import bucket_fault
 from workers.redis_client import close_redis, connect_redis
 from workers.runners.engine import ModelSpec
 
@@ -26,7 +27,7 @@ _NO_CREDENTIALS = "Unable to locate credentials"
 
 async def check_s3(settings: KafkaSettings, specs: Sequence[ModelSpec], budget_s: float) -> list[Line]:
     """Each bucket of the settings: put, get, conditional put and delete of one small object."""
-    lines = judge_prefixes(specs, settings)
+    lines = judge_prefixes(specs, settings) + judge_artifacts(specs, settings)
     if settings.s3() is None:
         return lines or [S3.skipped("buckets", "Not configured (s3_buckets, s3_claim_bucket).")]
     store = settings.payloads()
@@ -82,6 +83,13 @@ def judge_prefixes(specs: Sequence[ModelSpec], settings: KafkaSettings) -> list[
         for spec in specs
         if spec.store is not None and spec.store.bucket not in allowed
     ]
+
+
+def judge_artifacts(specs: Sequence[ModelSpec], settings: KafkaSettings) -> list[Line]:
+    """A fault for each model whose artifacts are in a bucket that the settings do not name for models."""
+    allowed = frozenset(settings.s3_model_buckets)
+    told = [bucket_fault(spec.name, spec.artifacts, allowed) for spec in specs]
+    return [S3.fault("artifacts", sentence(fault)) for fault in told if fault]
 
 
 async def check_redis(url: str | None, specs: Sequence[ModelSpec]) -> list[Line]:

@@ -19,7 +19,7 @@ from producer_sdk.payloads import Payloads
 app = plain_app(help="Look after what large inputs and outputs leave in S3.", no_args_is_help=True)
 WAITING_S = 5.0
 # Settings of who puts and fetches.
-NO_BEARING = frozenset(("s3_buckets", "claim_check_bytes", "s3_kms_key"))
+NO_BEARING = frozenset(("s3_buckets", "s3_model_buckets", "claim_check_bytes", "s3_kms_key"))
 Yes = Annotated[bool, typer.Option("--yes", help="Delete; without it nothing is.")]
 EPILOG = """\
 \b

@@ -17,14 +17,14 @@ from .dataref import UNKNOWN_BYTES, DataRef, S3Key
 from .errors import InputGone, PayloadTooLarge
 
 PART_BYTES = 8 << 20
-_RESTARTS = 3
+RESTARTS = 3
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)", re.ASCII)
 
 
 class Wanted(Struct, frozen=True):
     """Bytes of an object: the first and the last of them, of the version `etag`, "" any.
 
-    None are wanted where the object is larger than `max_bytes`.
+    None are wanted where the object is larger than `max_bytes`, nor with `strict` the whole in place of a part.
     """
 
     place: S3Key
@@ -32,6 +32,7 @@ class Wanted(Struct, frozen=True):
     last: int
     etag: str
     max_bytes: int
+    strict: bool = False
 
 
 class Part(Struct, frozen=True):
@@ -58,8 +59,8 @@ async def download(pool: S3Pool, ref: DataRef, budget: Budget, max_bytes: int) -
     the same wrong bytes twice are.
     """
     place, wrong = ref.place, ""
-    _check_size(ref, max_bytes, max_bytes if ref.nbytes == UNKNOWN_BYTES else ref.nbytes)
-    for _ in range(_RESTARTS):
+    check_size(ref, max_bytes, max_bytes if ref.nbytes == UNKNOWN_BYTES else ref.nbytes)
+    for _ in range(RESTARTS):
         try:
             whole = await _whole(pool, ref, budget, max_bytes)
         except S3Refused as err:
@@ -89,7 +90,8 @@ async def size_of(pool: S3Pool, ref: DataRef, budget: Budget) -> int:
     return int(head["ContentLength"])
 
 
-def _check_size(ref: DataRef, max_bytes: int, total: int) -> None:
+def check_size(ref: DataRef, max_bytes: int, total: int) -> None:
+    """Raises InputGone or PayloadTooLarge where an object of `total` bytes is not what is wanted."""
     if ref.nbytes not in (UNKNOWN_BYTES, total):
         raise InputGone(f"{ref.uri} is not what was stored: it has {total} bytes, and must have {ref.nbytes}.")
     if total > max_bytes:
@@ -98,7 +100,7 @@ def _check_size(ref: DataRef, max_bytes: int, total: int) -> None:
 
 async def _whole(pool: S3Pool, ref: DataRef, budget: Budget, max_bytes: int) -> Whole:
     first = await _part(pool, Wanted(ref.place, 0, PART_BYTES - 1, "", max_bytes), budget)
-    _check_size(ref, max_bytes, first.total)
+    check_size(ref, max_bytes, first.total)
     room = asyncio.Semaphore(pool.parts_at_once)
 
     async def one(start: int) -> Part:
@@ -114,7 +116,7 @@ async def _whole(pool: S3Pool, ref: DataRef, budget: Budget, max_bytes: int) -> 
 
 async def _part(pool: S3Pool, wanted: Wanted, budget: Budget) -> Part:
     try:
-        return await pool.call(budget, partial(_read, wanted), reads=True)
+        return await pool.call(budget, partial(read_part, wanted), reads=True)
     except S3Refused as err:
         # An empty object has no first byte, so no range of it can be asked for.
         if err.refusal is not Refusal.EMPTY or wanted.first != 0:
@@ -129,7 +131,8 @@ def _joined(chunks: list[bytes], named: str, attempt: Attempt) -> Whole:
     return Whole(b"".join(chunks), digest.hexdigest(), named)
 
 
-def _read(wanted: Wanted, attempt: Attempt) -> Part:
+def read_part(wanted: Wanted, attempt: Attempt) -> Part:
+    """One request for these bytes, on a thread of the pool."""
     named = {"Bucket": wanted.place.bucket, "Key": wanted.place.key}
     condition = {"IfMatch": wanted.etag} if wanted.etag else {}
     answer = attempt.client.get_object(**named, **condition, Range=f"bytes={wanted.first}-{wanted.last}")
@@ -155,7 +158,7 @@ def _extent(answer: dict[str, Any], wanted: Wanted) -> tuple[int, int]:
     spoken = _CONTENT_RANGE.fullmatch(str(answer.get("ContentRange", "")))
     if spoken is None:
         # The store passed over the range: the body is the whole object.
-        if wanted.first != 0:
+        if wanted.first != 0 or (wanted.strict and size > wanted.last + 1):
             raise S3Refused(Refusal.WRONG, "the store does not give ranges of objects")
         return size, size
     first, last, total = map(int, spoken.groups())

@@ -52,6 +52,10 @@ class PayloadSettings(Struct, frozen=True, kw_only=True):
     s3_buckets: Annotated[
         tuple[str, ...], Meta(description="Buckets that requests may refer to and ask for results in; none else.")
     ] = ()
+    s3_model_buckets: Annotated[
+        tuple[str, ...],
+        Meta(description="Buckets that workers fetch artifacts of models from; no request may use them."),
+    ] = ()
     s3_claim_bucket: Annotated[
         str | None, Meta(description="Bucket that large inputs and outputs are put into; without it none are.")
     ] = None
@@ -65,17 +69,37 @@ class PayloadSettings(Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         self._check_buckets()
         self._check_endpoint()
-        if not self.s3_buckets and self.s3_claim_bucket is None:
-            given = {"s3_endpoint_url": self.s3_endpoint_url, "s3_kms_key": self.s3_kms_key}
-            for name in (name for name, value in given.items() if value is not None):
-                raise ValueError(f"{name} has no effect without a bucket: set s3_buckets or s3_claim_bucket too")
+        self._check_use()
+        self._check_apart()
+
+    def _check_apart(self) -> None:
+        both = sorted({*self.s3_model_buckets} & {*self.s3_buckets, self.s3_claim_bucket})
+        if both:
+            raise ValueError(
+                f"s3_model_buckets names {both[0]}, which requests may use too: callers could read the models, and put "
+                "objects beside them; keep models in a bucket of their own"
+            )
+
+    def _check_use(self) -> None:
+        """Nothing is given that no bucket uses; artifacts of models are encrypted by whoever puts them there."""
+        uses = {
+            "s3_endpoint_url": (self.s3_endpoint_url, self._buckets()),
+            "s3_kms_key": (self.s3_kms_key, self.s3_buckets or self.s3_claim_bucket),
+        }
+        for name in (name for name, (value, buckets) in uses.items() if value is not None and not buckets):
+            raise ValueError(f"{name} has no effect without a bucket: set s3_buckets or s3_claim_bucket too")
+
+    def _buckets(self) -> tuple[str, ...]:
+        return (*self.s3_buckets, *self.s3_model_buckets, *filter(None, [self.s3_claim_bucket]))
 
     def _check_buckets(self) -> None:
-        for bucket in (*self.s3_buckets, *filter(None, [self.s3_claim_bucket])):
+        for bucket in self._buckets():
             try:
                 S3Key(bucket, "x")
             except InvalidRequest as err:
-                raise ValueError(f"s3_buckets or s3_claim_bucket: {err.message.removesuffix('.')}") from err
+                raise ValueError(
+                    f"s3_buckets, s3_model_buckets or s3_claim_bucket: {err.message.removesuffix('.')}"
+                ) from err
 
     def _check_endpoint(self) -> None:
         if self.s3_endpoint_url is None:
@@ -99,6 +123,10 @@ class PayloadSettings(Struct, frozen=True, kw_only=True):
             kms_key=self.s3_kms_key,
         )
         return settings if settings.allowed else None
+
+    def model_s3(self) -> S3Settings:
+        """What the store of artifacts is made of. Apart from `s3`, which whoever sends requests can read and fill."""
+        return S3Settings(endpoint_url=self.s3_endpoint_url, buckets=frozenset(self.s3_model_buckets))
 
     def payloads(self) -> Payloads | None:
         """The store that these settings name, not asked for anything yet; None where no bucket is named.

@@ -24,6 +24,7 @@ from ._s3_download import download, size_of
 from ._s3_errors import InputDenied, PayloadUnavailable
 from ._s3_listing import Deleted, Listing, StoredObject, Unfinished, abandon, delete, expiries_ms, list_page, unfinished
 from ._s3_pool import Budget, S3Pool
+from ._s3_to_file import Write, download_to
 from ._s3_upload import PutOrder, upload
 from .broker import Misconfigured
 from .claim_keys import claim_key
@@ -130,6 +131,16 @@ class Payloads:
         if ref.expired(self._now_ms()):
             raise InputGone(f"{ref.uri} expired at {ref.expires_ms} ms since 1970.")
         return await download(self._pool, ref, Budget(f"get {ref.uri}", budget_s, rank), max_bytes)
+
+    async def copy(self, ref: DataRef, write: Write, *, budget_s: float) -> None:
+        """Hand an object whose size the reference says to `write(offset, chunks)`, part by part, in no order.
+
+        For what is too large to be held: `write` is called on several threads at once, and with some bytes twice where
+        a read failed halfway; what it raises as an OSError counts as a fault of the store. The caller looks at the
+        checksum. Raises as `get`, save for the checksum.
+        """
+        self.check_ref(ref)
+        await download_to(self._pool, ref, write, Budget(f"get {ref.uri}", budget_s))
 
     async def size(self, ref: DataRef, *, budget_s: float, rank: int = 0) -> int:
         """How many bytes the object has; raises as `get`."""

@@ -70,6 +70,10 @@ def _try_load(reading: Reading, faults: list[Fault]) -> int | None:
     assert spec is not None
     assert place is not None
     file = str(place / "model.onnx")
+    if spec.artifacts:
+        reason = "is not opened, for artifacts of the model are in S3: a worker fetches and checks them at its start"
+        faults.append(Fault(file, "", reason, fatal=False))
+        return spec.max_batch_size
     try:
         engine = make_engine(spec.engine)
         loaded = engine.load(spec)

@@ -17,10 +17,12 @@ from producer_sdk.setting import SettingsError
 from producer_sdk.system_topics import ensure_system_topics
 from producer_sdk.topics import Topics
 
+from .artifacts import Artifacts
 from .drain import Budget
 from .event_log import EventLog
 from .health import Health
 from .redis_client import close_redis, connect_redis
+from .run_times_file import cache_dir
 from .runners.engine import ModelSpec
 from .settings import WorkerSettings
 
@@ -130,6 +132,13 @@ def payloads_for(settings: WorkerSettings, specs: Sequence[ModelSpec], stack: As
     if store is not None:
         stack.push_async_callback(store.close)
     return store
+
+
+def artifacts_for(settings: WorkerSettings, stack: AsyncExitStack) -> Artifacts:
+    """Where artifacts of models are fetched to; the stack ends it. boto3 is looked for when one has to be fetched."""
+    artifacts = Artifacts(settings.model_s3(), cache_dir())
+    stack.push_async_callback(artifacts.close)
+    return artifacts
 
 
 def event_log(settings: WorkerSettings, producer: Producer) -> EventLog | None:

@@ -65,7 +65,7 @@ class ModelLoop:
         self._shared = shared
         self._topics = topics
         self._learned = Learned(spec, keep=settings.keep_run_times)
-        self.device = device_for(spec, settings, self._device_changed, self._learned.observed)
+        self.device = device_for(spec, settings, self._device_changed, self._learned.observed, shared.lay_out)
         self._backlog = Backlog(settings.max_backlog_requests or usual_requests(1), settings.max_backlog_bytes,
                                 spec.batching, self._learned.run_times, self.device.row_cap)  # fmt: skip
         self._later = Later(MAX_LATER)

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
+from .manifest_artifacts import ARTIFACT_KEYS, read_artifacts
 from .manifest_batching import BATCHING_KEYS, read_batching
 from .manifest_delivery import DELIVERY_KEYS, read_delivery
 from .manifest_shapes import read_batch_input, read_tensor, shape_faults
@@ -73,6 +74,7 @@ KEYS = frozenset(
         "instance_group",
         "version_policy",
         "v1",
+        *ARTIFACT_KEYS,
         *BATCHING_KEYS,
         *DELIVERY_KEYS,
         *_TYPES,
@@ -81,6 +83,7 @@ KEYS = frozenset(
 
 
 _SAME = {
+    "artifacts": ("artifacts",),
     "engine": ("engine", "backend", "platform"),
     "inputs": ("inputs", "input"),
     "outputs": ("outputs", "output"),
@@ -117,6 +120,7 @@ class Manifest:
         self._content = content
         for reader in (self._read_names, self._read_plain, self._read_engine):
             self._gather(reader)
+        self._gather(partial(read_artifacts, content, self.settings))
         self._gather(partial(read_delivery, content, self.settings))
         for key in ("inputs", "outputs"):
             self._gather(partial(self._read_tensors, key, key.removesuffix("s")))
@@ -125,7 +129,7 @@ class Manifest:
             self._gather(reader)
 
     def doubts(self, key: str) -> bool:
-        """Whether what the file says of `engine`, `inputs` or `outputs` is told to be wrong, or may be misspelt.
+        """Whether what the file says of one of the keys in `_SAME` is told to be wrong, or may be misspelt.
 
         What follows from such a fault is none of its own.
         """

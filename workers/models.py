@@ -13,6 +13,7 @@ from producer_sdk.topics import MODEL_NAME
 
 from .cpus import cgroup_cpus
 from .manifest import Fault, Manifest
+from .manifest_artifacts import of_version
 from .model_yaml import NotReadable, read_yaml
 from .runners.engine import ModelSpec
 
@@ -147,9 +148,11 @@ def _read_model(folder: Path, attempt_timeout_s: float) -> Reading:
             faults.append(Fault(manifest.file, "", str(err)))
     version, version_faults = _choose_version(folder)
     faults += version_faults
-    if version is not None:
-        faults += _choose_engine(version, manifest, readable)
     settings = manifest.settings
+    if version is not None:
+        settings["artifacts"] = of_version(settings.get("artifacts", ()), version.name)
+        faults += _artifact_faults(version, manifest)
+        faults += _choose_engine(version, manifest, readable)
     reading = Reading(folder, version, settings.get("engine"), faults, names_threads="threads" in settings)
     if version is not None and not any(fault.fatal for fault in faults):
         settings.setdefault("attempt_timeout_s", attempt_timeout_s)
@@ -201,9 +204,10 @@ def _choose_engine(version: Path, manifest: Manifest, readable: bool) -> Iterato
 
     Of a model.yaml that is not `readable`, or whose words on it are at fault already, nothing more is said.
     """
-    there = [name for name in _FILES if (version / name).exists()]
+    fetched = {artifact.path for artifact in manifest.settings["artifacts"]}
+    there = [name for name in _FILES if name in fetched or (version / name).exists()]
     wanted = manifest.settings.get("engine")
-    is_told = not readable or manifest.doubts("engine")
+    is_told = not readable or manifest.doubts("engine") or manifest.doubts("artifacts")
     if wanted is None and len(there) == 2:
         if not is_told:
             yield Fault(str(version), "engine", "holds model.onnx and model.py: say `engine:` in model.yaml")
@@ -211,14 +215,32 @@ def _choose_engine(version: Path, manifest: Manifest, readable: bool) -> Iterato
     engine = wanted or (_FILES[there[0]] if there else None)
     file = next((name for name, own in _FILES.items() if own == engine), None)
     if engine is None or file not in there:
+        if manifest.doubts("artifacts"):
+            return
         missing = f"has no {file}, which engine {engine} runs" if file else "holds no model.onnx and no model.py"
         yield Fault(str(version), "", missing + _what_is_there(version))
         return
     manifest.settings["engine"] = engine
-    yield from _file_faults(version / file)
+    yield from () if file in fetched else _file_faults(version / file)
     for key in ("inputs", "outputs") if engine == "python" and not is_told else ():
         if not manifest.settings.get(key) and not manifest.doubts(key):
             yield Fault(manifest.file, key, f"a python model needs its {key} declared")
+
+
+def _artifact_faults(version: Path, manifest: Manifest) -> Iterator[Fault]:
+    for artifact in manifest.settings["artifacts"]:
+        if _is_taken(version, artifact.path.split("/")):
+            reason = f"{artifact.path} is in {version} already: remove it there, or leave it out here"
+            yield Fault(manifest.file, "artifacts", reason)
+
+
+def _is_taken(place: Path, parts: Sequence[str]) -> bool:
+    """Whether a file cannot be put there without touching what is there."""
+    for part in parts:
+        place = place / part
+        if place.is_symlink() or (place.exists() and not place.is_dir()):
+            return True
+    return place.exists()
 
 
 def _file_faults(file: Path) -> Iterator[Fault]:

@@ -13,6 +13,7 @@ from .quarantine import Quarantine
 from .reply import Scribe
 from .run import Device, Ran
 from .runners.engine import Loaded, ModelSpec
+from .runners.fetching import LayOut
 from .runners.load import make_runner
 from .settings import WorkerSettings
 from .work import Batch
@@ -116,18 +117,23 @@ AnyDevice = Device | Replicas
 
 
 def device_for(
-    spec: ModelSpec, settings: WorkerSettings, changed: Callable[[], None], observed: Observed | None = None
+    spec: ModelSpec,
+    settings: WorkerSettings,
+    changed: Callable[[], None],
+    observed: Observed | None = None,
+    lay_out: LayOut | None = None,
 ) -> AnyDevice:
     """The device of a model, not started, or as many as it has replicas.
 
     Args:
         changed: called when what others are told of it has changed, or when a batch may be run that could not before.
         observed: told bucket, rows, cost and seconds of each run that passed.
+        lay_out: gives the folder that a model with artifacts is loaded from.
     """
     lessons = Lessons(quarantine_s=settings.quarantine_s, observed=observed)
     devices = [
         Device(
-            partial(make_runner, spec, max_batch_bytes=settings.max_batch_bytes),
+            partial(make_runner, spec, max_batch_bytes=settings.max_batch_bytes, lay_out=lay_out),
             settings.attempt_limit,
             spec.name,
             changed,

@@ -16,7 +16,7 @@ from producer_sdk.topics import Topics
 
 from .announce import Announcer, announcement
 from .cancels import Cancels
-from .connect import event_log, payloads_for, reach_kafka, redis_for, see_to_topics
+from .connect import artifacts_for, event_log, payloads_for, reach_kafka, redis_for, see_to_topics
 from .device_share import shares
 from .drain import Budget, Exit, StopRequest, stop_signals
 from .events import unless
@@ -108,6 +108,7 @@ class Worker:
     async def _connect(self, specs: Sequence[ModelSpec], stack: AsyncExitStack) -> Shared:
         redis = redis_for(self._settings, specs, stack)  # first: a bad address is told before the wait for Kafka
         payloads = payloads_for(self._settings, specs, stack)
+        lay_out = artifacts_for(self._settings, stack).lay_out
         clients = await reach_kafka(self._broker, self._settings, self.health, stack, self._goodbyes)
         await see_to_topics(clients.admin, self._settings, specs)
         events = event_log(self._settings, clients.producer)
@@ -115,7 +116,7 @@ class Worker:
             self._metrics.left_out["events_dropped"] = lambda: events.dropped
         return Shared(self._broker, *clients, self._changed, self.stop.quiet, self.health.kafka_is_away, self._cancels,
                       Turn(), shares(specs), events, redis, payloads,
-                      ByteGate(self._settings.max_fetch_bytes))  # fmt: skip
+                      ByteGate(self._settings.max_fetch_bytes), lay_out)  # fmt: skip
 
     def _cancelled(self) -> None:
         for loop in self.loops:

@@ -15,6 +15,7 @@ from producer_sdk.payloads import Payloads
 from .cancels import Cancels
 from .device_share import DeviceShare
 from .event_log import EventLog
+from .runners.fetching import LayOut
 from .turn import Turn
 
 
@@ -32,6 +33,7 @@ class Shared(Struct, frozen=True):
         redis: client of the Redis that holds reply indexes, for models with `dedupe`; None without.
         payloads: where stored inputs are fetched from, and outcomes stored; None without a bucket in the settings.
         gate: how many bytes of stored inputs may be fetched at a time.
+        lay_out: gives the folder that a model with artifacts is loaded from.
     """
 
     broker: Broker
@@ -47,3 +49,4 @@ class Shared(Struct, frozen=True):
     redis: Any = None
     payloads: Payloads | None = None
     gate: ByteGate = ByteGate(0)
+    lay_out: LayOut | None = None

@@ -5,11 +5,18 @@ from pathlib import Path
 import pytest
 
 from headrace.doctor_line import State
-from headrace.doctor_stores import check_s3, judge_bucket, judge_eviction, judge_no_redis, judge_prefixes
-from producer_sdk.dataref import S3Prefix
+from headrace.doctor_stores import (
+    check_s3,
+    judge_artifacts,
+    judge_bucket,
+    judge_eviction,
+    judge_no_redis,
+    judge_prefixes,
+)
+from producer_sdk.dataref import DataRef, S3Prefix
 from producer_sdk.payloads import CheckedStep
 from producer_sdk.settings import KafkaSettings
-from workers.runners.engine import ModelSpec
+from workers.runners.engine import Artifact, ModelSpec
 
 
 def test_a_bucket_is_well_or_has_a_line_for_each_step_that_fails() -> None:
@@ -66,3 +73,10 @@ def test_redis_should_forget_old_replies_when_it_is_full(memory: dict[str, objec
 def test_no_redis_is_a_fault_only_where_a_model_wants_one() -> None:
     assert judge_no_redis([]).state is State.SKIPPED
     assert judge_no_redis(["m"]).state is State.FAULT
+
+
+def test_artifacts_need_a_bucket_of_models() -> None:
+    artifact = Artifact("model.onnx.data", DataRef("s3://weights/shard", "ab" * 32))
+    own = [ModelSpec("m", "1", Path(), "onnxruntime", artifacts=(artifact,))]
+    assert judge_artifacts(own, KafkaSettings(s3_model_buckets=("weights",))) == []
+    assert "HEADRACE_S3_MODEL_BUCKETS" in judge_artifacts(own, KafkaSettings(s3_buckets=("weights",)))[0].text

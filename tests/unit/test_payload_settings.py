@@ -33,11 +33,22 @@ def test_the_claim_bucket_is_allowed_as_the_others_are() -> None:
     assert settings.allowed == {"one", "claims"}
 
 
+def test_buckets_of_models_are_none_of_those_that_requests_may_use() -> None:
+    settings = loaded(s3_endpoint_url="http://minio:9000", s3_model_buckets="weights")
+    assert settings.s3() is None
+    assert settings.model_s3() == S3Settings("http://minio:9000", frozenset(["weights"]))
+    assert loaded(s3_buckets="one", s3_claim_bucket="claims").model_s3().allowed == frozenset()
+
+
 @pytest.mark.parametrize(
     ("variables", "said"),
     [
         ({"s3_endpoint_url": "http://minio:9000"}, "set s3_buckets or s3_claim_bucket"),
         ({"s3_kms_key": "k"}, "set s3_buckets or s3_claim_bucket"),
+        ({"s3_kms_key": "k", "s3_model_buckets": "weights"}, "s3_kms_key has no effect"),
+        ({"s3_model_buckets": "one,two", "s3_buckets": "two"}, "keep models in a bucket of their own"),
+        ({"s3_model_buckets": "one", "s3_claim_bucket": "one"}, "s3_model_buckets names one"),
+        ({"s3_model_buckets": "One"}, "no name of a bucket"),
         ({"s3_endpoint_url": "minio:9000", "s3_buckets": "one"}, "write http://HOST:PORT"),
         ({"s3_endpoint_url": "http://minio:9000/x", "s3_buckets": "one"}, "write http://HOST:PORT"),
         ({"s3_buckets": "One"}, "no name of a bucket"),

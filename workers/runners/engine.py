@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from producer_sdk.dataref import S3Prefix
+from producer_sdk.dataref import DataRef, S3Prefix
 from producer_sdk.errors import Code, HeadraceError
 from producer_sdk.tensors import Array, Datatype
 from producer_sdk.wire import Scalar
@@ -81,6 +81,20 @@ class RetryPolicy(Struct, frozen=True):
     in_place_s: float = 5.0
 
 
+class Artifact(Struct, frozen=True):
+    """A file of a model that is kept in S3.
+
+    Attributes:
+        path: where it belongs, in the version's folder; parts divided by `/`, none of them `.` or `..`.
+        ref: the object, with its checksum, and its size where that is known.
+        version: the version that it is of; None: of each.
+    """
+
+    path: str
+    ref: DataRef
+    version: str | None = None
+
+
 class ModelSpec(Struct, frozen=True):
     """One version of a model as found in the model directory; all an engine needs to load it.
 
@@ -110,6 +124,7 @@ class ModelSpec(Struct, frozen=True):
         warnings: what a person should know, one sentence each.
         profile: `cloudevents` makes every reply such an event; with None only replies to such events are.
         states_rows: model.yaml says max_batch_size, which no setting of a worker may raise.
+        artifacts: files that have to be fetched before an engine can load it; with none left `folder` is complete.
     """
 
     name: str
@@ -137,6 +152,7 @@ class ModelSpec(Struct, frozen=True):
     warnings: tuple[str, ...] = ()
     profile: str | None = None
     states_rows: bool = False
+    artifacts: tuple[Artifact, ...] = ()
 
 
 class Loaded(Struct, frozen=True):
@@ -193,3 +209,12 @@ class LoadFailed(HeadraceError):
     def __init__(self, message: str, kind: LoadFault = LoadFault.FORMAT) -> None:
         super().__init__(message)
         self.kind = kind
+
+
+def check_complete(spec: ModelSpec) -> None:
+    """Raises LoadFailed where files of the model are to be fetched first."""
+    if spec.artifacts:
+        raise LoadFailed(
+            f"{spec.artifacts[0].path} of model {spec.name} is in S3, and is fetched by headrace worker alone",
+            LoadFault.PATH,
+        )

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import importlib
 import time
+from functools import partial
 from typing import cast
 
 from msgspec.structs import replace
 
 from .engine import Engine, Loaded, LoadFailed, LoadFault, ModelSpec
 from .faults import load_failed
+from .fetching import FetchingRunner, LayOut
 from .runner import Runner
 from .session import Session
 
@@ -31,12 +33,16 @@ def make_engine(name: str) -> Engine:
     return cast(Engine, getattr(importlib.import_module(f"{__package__}.{module}"), attribute)())
 
 
-def make_runner(spec: ModelSpec, *, max_batch_bytes: int = DEFAULT_MAX_BATCH_BYTES) -> Runner:
+def make_runner(
+    spec: ModelSpec, *, max_batch_bytes: int = DEFAULT_MAX_BATCH_BYTES, lay_out: LayOut | None = None
+) -> Runner:
     """A new runner of the isolation that the model asks for; `max_batch_bytes` bounds inputs and outputs alike.
 
     Raises:
         LoadFailed: the isolation is not known.
     """
+    if spec.artifacts and lay_out is not None:
+        return FetchingRunner(spec, lay_out, partial(make_runner, max_batch_bytes=max_batch_bytes))
     if spec.isolation == "process":
         from .handle import RunnerProcess
 

@@ -12,7 +12,7 @@ from producer_sdk.errors import InvalidRequest
 from producer_sdk.tensors import Array, Datatype
 from producer_sdk.wire import Scalar
 
-from .engine import Loaded, LoadFailed, LoadFault, ModelSpec, RowItem, Signature, TensorSpec
+from .engine import Loaded, LoadFailed, LoadFault, ModelSpec, RowItem, Signature, TensorSpec, check_complete
 from .faults import load_failed
 from .misfits import check_signature
 from .onnx_bfloat import BfloatCall, has_bfloat
@@ -37,6 +37,7 @@ class OnnxRuntime:
         self._has_items = True
 
     def load(self, spec: ModelSpec) -> Loaded:
+        check_complete(spec)
         runtime = _import_runtime(spec)
         file = spec.folder / "model.onnx"
         _check_file(file)

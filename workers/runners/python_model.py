@@ -24,7 +24,7 @@ from msgspec import Struct
 from producer_sdk.tensors import Array
 from producer_sdk.wire import Scalar
 
-from .engine import Loaded, LoadFailed, LoadFault, ModelSpec, RowItem, Signature
+from .engine import Loaded, LoadFailed, LoadFault, ModelSpec, RowItem, Signature, check_complete
 from .faults import line_in, load_failed
 from .misfits import check_signature
 
@@ -59,6 +59,7 @@ class PythonModel:
         self._takes_parameters = False
 
     def load(self, spec: ModelSpec) -> Loaded:
+        check_complete(spec)
         if not spec.inputs or not spec.outputs:
             raise LoadFailed("a python model needs its inputs and outputs declared in model.yaml")
         signature = Signature(spec.inputs, spec.outputs)
