@@ -6,13 +6,14 @@ from enum import StrEnum
 from msgspec import Struct
 
 from headrace.dead_reader import Letter
-from headrace.dead_rewrite import headers_without_deadline, with_version, without_deadline
+from headrace.dead_rewrite import headers_without_deadline, with_version, without_deadline, written_anew
 from headrace.dead_show import when_text
 from producer_sdk.broker import Headers, Outgoing, TopicPartition
 from producer_sdk.cloudevents import as_binary
 from producer_sdk.dead_letters import Facts, original_headers, redriven_headers
+from producer_sdk.errors import InvalidRequest
 from producer_sdk.records import MAX_HEADER_BYTES, MAX_HEADERS, decode_record
-from producer_sdk.wire import Refused, Request, Undecodable
+from producer_sdk.wire import Form, Refused, Request, Undecodable
 
 
 class Reason(StrEnum):
@@ -98,10 +99,12 @@ def _going(
         value, headers = as_binary(value, headers)
         if not value:
             return Skipped(Reason.UNCHANGEABLE, "what it asks for is stored elsewhere")
+        try:
+            value = _changed(value, request, wishes.to_version, now_ms, drop_deadline=expired)
+        except InvalidRequest as err:
+            return Skipped(Reason.UNCHANGEABLE, err.message)
     if expired:
-        value, headers = without_deadline(value, request.form), headers_without_deadline(headers)
-    if wishes.to_version is not None:
-        value = with_version(value, request.form, wishes.to_version)
+        headers = headers_without_deadline(headers)
     headers = _marked(headers, f"{dead_topic}:{letter.place}", letter, request.id)
     try:
         read = decode_record(value, headers, "", now_ms)
@@ -112,6 +115,14 @@ def _going(
     if read.id != request.id:
         return Skipped(Reason.UNCHANGEABLE, f"it has no room for a header that keeps its id {request.id}")
     return Going(letter, TopicPartition(facts.topic, facts.partition), Outgoing(letter.record.key, value, headers))
+
+
+def _changed(value: bytes, request: Request, version: str | None, now_ms: int, *, drop_deadline: bool) -> bytes:
+    if not isinstance(request.form, Form):
+        return written_anew(request, version, now_ms, drop_deadline=drop_deadline)
+    if drop_deadline:
+        value = without_deadline(value, request.form)
+    return value if version is None else with_version(value, request.form, version)
 
 
 def _marked(headers: Headers, place: str, letter: Letter, id: str) -> Headers:

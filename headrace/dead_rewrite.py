@@ -4,9 +4,11 @@ from collections.abc import Mapping
 
 import msgspec
 from msgspec import Raw
+from msgspec.structs import replace
 
 from producer_sdk.broker import Headers
-from producer_sdk.wire import Form
+from producer_sdk.forms import request_value
+from producer_sdk.wire import Form, Request
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 DEADLINE_HEADER = "ce_expirytime"
@@ -25,6 +27,16 @@ def with_version(value: bytes, form: Form, version: str) -> bytes:
 def without_deadline(value: bytes, form: Form) -> bytes:
     """The request without a deadline in its body; `value` must be one that can be decoded."""
     return _msgpack(value, {_DEADLINE_AT: _NIL}) if form is Form.MSGPACK else _json(value, deadline_s=None)
+
+
+def written_anew(request: Request, version: str | None, now_ms: int, *, drop_deadline: bool) -> bytes:
+    """The request of a codec, changed and written anew: what that codec does not know of it is lost.
+
+    A relative deadline counts from `now_ms`. Raises InvalidRequest: it cannot be written.
+    """
+    deadline_ms = None if drop_deadline else request.deadline_ms
+    changed = replace(request, deadline_ms=deadline_ms, version=version or request.version)
+    return request_value(changed, deadline_s=None if deadline_ms is None else (deadline_ms - now_ms) / 1000)
 
 
 def headers_without_deadline(headers: Headers) -> list[tuple[str, bytes]]:

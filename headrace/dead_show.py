@@ -11,6 +11,7 @@ from headrace.show_reply import shown
 from producer_sdk.broker import Headers
 from producer_sdk.dead_letters import original_headers, redrives
 from producer_sdk.errors import InvalidRequest
+from producer_sdk.forms import name_of
 from producer_sdk.oip import tensor_to_json
 from producer_sdk.tensors import Tensor
 from producer_sdk.wire import Request
@@ -118,7 +119,7 @@ def _request_lines(letter: Letter) -> Mapping[str, object]:
 
 def _request(request: Request) -> dict[str, Any]:
     return {
-        "form": request.form.value,
+        "form": name_of(request.form),
         "deadline": None if request.deadline_ms is None else when_text(request.deadline_ms, utc=True),
         "reply_to": None if request.reply_to is None else str(request.reply_to),
         "tenant": request.tenant,

@@ -153,7 +153,7 @@ class _Reading:
             self._take_reply(record, partition)
 
     def _take_reply(self, record: Record, partition: TopicPartition) -> None:
-        answer = read_answer(record.value, record.key)
+        answer = read_answer(record.value, record.key, record.headers)
         id = self._ids.get(answer.id) if answer is not None else None
         # Of other models, or of requests that are deleted already.
         if answer is None or id is None or answer.model not in (None, self._model):

@@ -44,7 +44,7 @@ def reply_text(record: Record, as_json: bool) -> str:
     """The record of a reply topic: a line for each thing that it says, or one line of JSON."""
     fallback_id = record.key.decode(errors="replace") if record.key is not None else derived_id(*_place(record))
     try:
-        outcome = decode_reply_record(record.value)
+        outcome = decode_reply_record(record.value, record.headers)
     except Undecodable as err:
         outcome = err
     if isinstance(outcome, HeadraceError):

@@ -9,11 +9,11 @@ import msgspec
 from msgspec import Raw, Struct
 
 from headrace.verify_facts import OK, Accepted, Buried, CommitMade, Finished, Moved, Started
-from producer_sdk.broker import Committed, Record, TopicPartition
+from producer_sdk.broker import Committed, Headers, Record, TopicPartition
 from producer_sdk.dead_letters import REDRIVEN_HEADER, read_facts
-from producer_sdk.errors import Code
+from producer_sdk.errors import Code, HeadraceError
 from producer_sdk.event_records import Event
-from producer_sdk.records import JSON_STARTS, decode_record
+from producer_sdk.records import JSON_STARTS, decode_codec_reply, decode_record
 from producer_sdk.topics import ReplyTo, Topics, derived_id
 from producer_sdk.wire import WIRE_VERSION, Undecodable
 from workers.offset_map import decode, place_of
@@ -21,7 +21,7 @@ from workers.retry_records import Origin, origin_of
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _NULL = Raw(b"null")
-_UNREADABLE = (msgspec.MsgspecError, RecursionError, ValueError)
+_UNREADABLE = (msgspec.MsgspecError, RecursionError, ValueError, Undecodable)
 
 
 class Answer(NamedTuple):
@@ -54,11 +54,15 @@ _envelopes = msgspec.msgpack.Decoder(_Envelope)
 _bodies = msgspec.json.Decoder(_Body)
 
 
-def read_answer(value: bytes | None, key: bytes | None) -> Answer | None:
+def read_answer(value: bytes | None, key: bytes | None, headers: Headers = ()) -> Answer | None:
     """The head of a reply; None for a record that is none."""
     try:
         if not value:
             return None
+        reply = decode_codec_reply(value, headers) if headers else None
+        if reply is not None:
+            id = reply.id or (key or b"").decode()
+            return Answer(id, reply.code, None) if isinstance(reply, HeadraceError) else Answer(id, OK, reply.model)
         if value[0] not in JSON_STARTS:
             envelope = _envelopes.decode(value)
             known = envelope.wire == WIRE_VERSION

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from ._call import Call, Encoding, encode_call
+from ._call import Call, encode_call
 from ._claims import Sending
 from ._connection import Connection
 from ._pending import Waiter
@@ -28,7 +28,7 @@ def send_at_once(
     id: str,
     inputs: Mapping[str, Tensor],
     waiter: Waiter,
-    encoding: Encoding,
+    encoding: str,
     most_bytes: int,
 ) -> bool:
     """Publish one request and have the waiter told its outcome; False where that would take a wait.

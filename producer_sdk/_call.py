@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -17,7 +17,7 @@ from ._limits import read_return_address
 from .broker import Outgoing
 from .dataref import DataRef, S3Prefix
 from .errors import HeadraceError, InvalidRequest
-from .oip import encode_json_request
+from .forms import form_named, headers_of, request_value
 from .tensors import Tensor
 from .topics import Lane, ReplyTo, Topics, check_id, check_model_name
 from .wire import (
@@ -28,11 +28,9 @@ from .wire import (
     Request,
     Scalar,
     check_deadline_ms,
-    encode_request,
     read_output_names,
 )
 
-Encoding = Literal["msgpack", "json"]
 Inputs = Mapping[str, Any]
 Address = ReplyTo | S3Prefix | None
 MAX_TENANT_CHARS = 128
@@ -123,7 +121,7 @@ def check_reply_to(topics: Topics, reply_to: str | None) -> Address:
 
 
 def encode_call(
-    call: Call, id: str, inputs: Inputs, encoding: Encoding, address: Address, most_bytes: int = sys.maxsize
+    call: Call, id: str, inputs: Inputs, encoding: str, address: Address, most_bytes: int = sys.maxsize
 ) -> Sending:
     """One request of a call, with a claim where its record value has more than `most_bytes`.
 
@@ -133,8 +131,8 @@ def encode_call(
     now_ms = int(time.time() * 1000)
     try:
         request = _request_of(call, id, inputs, encoding, address, now_ms)
-        value = _encode(request, call)
-        record = Outgoing(id.encode(), value, (), now_ms)
+        value = request_value(request, deadline_s=call.deadline_s)
+        record = Outgoing(id.encode(), value, headers_of(request.form), now_ms)
         if len(value) <= most_bytes:
             return Sending(id, record)
     except HeadraceError as err:
@@ -143,12 +141,12 @@ def encode_call(
     bare = replace(request, inputs={})  # what is stored need not be kept here
 
     def refer(ref: DataRef) -> bytes:
-        return _encode(replace(bare, ref=ref), call)
+        return request_value(replace(bare, ref=ref), deadline_s=call.deadline_s)
 
     return Sending(id, record, Claim(refer, call.deadline_s, claim_expiry_ms(now_ms, request.deadline_ms)))
 
 
-def _request_of(call: Call, id: str, inputs: Inputs, encoding: Encoding, address: Address, now_ms: int) -> Request:
+def _request_of(call: Call, id: str, inputs: Inputs, encoding: str, address: Address, now_ms: int) -> Request:
     check_id(id)
     tensors = _tensors_of(inputs)
     deadline_ms = None
@@ -159,7 +157,7 @@ def _request_of(call: Call, id: str, inputs: Inputs, encoding: Encoding, address
     return Request(
         id,
         tensors,
-        Form.MSGPACK if encoding == "msgpack" else Form.JSON,
+        Form.MSGPACK if encoding == "msgpack" else form_named(encoding),
         deadline_ms,
         topic,
         call.tenant,
@@ -169,12 +167,6 @@ def _request_of(call: Call, id: str, inputs: Inputs, encoding: Encoding, address
         None,
         store,
     )
-
-
-def _encode(request: Request, call: Call) -> bytes:
-    if request.form is Form.MSGPACK:
-        return encode_request(request)
-    return encode_json_request(request, deadline_s=call.deadline_s)
 
 
 def _tensors_of(inputs: Inputs) -> dict[str, Tensor]:

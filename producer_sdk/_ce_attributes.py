@@ -16,7 +16,7 @@ from .broker import Headers
 from .dataref import UNKNOWN_BYTES, DataRef
 from .errors import InvalidRequest
 from .topics import shown
-from .wire import Form, Request
+from .wire import AnyForm, Form, Request
 
 MAX_HEADERS = 64
 MAX_HEADER_BYTES = 16 * 1024
@@ -93,7 +93,7 @@ def read_reference(attributes: Attributes) -> DataRef | None:
     return DataRef(uri, attributes.get("ce_datasha256", "").lower(), int(size) if size else UNKNOWN_BYTES)
 
 
-def referred_form(attributes: Attributes) -> Form:
+def referred_form(attributes: Attributes) -> AnyForm:
     """The form of a request whose data is elsewhere."""
     return form_of(attributes.get(CONTENT_TYPE, "")) or Form.JSON
 
@@ -108,7 +108,7 @@ def apply(attributes: Attributes, request: Request) -> Request:
         content_type = attributes.get(CONTENT_TYPE, "")
         form = form_of(content_type)
         if form not in (None, request.form):
-            raise InvalidRequest(f"datacontenttype is {shown(content_type)}, but the data is {_WORDS[request.form]}")
+            raise InvalidRequest(f"datacontenttype is {shown(content_type)}, but the data is {_words(request.form)}")
     if "ce_expirytime" not in attributes:
         return request
     expiry_ms = _epoch_ms(attributes["ce_expirytime"])
@@ -117,7 +117,8 @@ def apply(attributes: Attributes, request: Request) -> Request:
     return replace(request, deadline_ms=expiry_ms)
 
 
-_WORDS = {Form.JSON: "JSON", Form.MSGPACK: "MessagePack"}
+def _words(form: AnyForm) -> str:
+    return {Form.JSON: "JSON", Form.MSGPACK: "MessagePack"}[form] if isinstance(form, Form) else form.name
 
 
 def _epoch_ms(text: str) -> int:

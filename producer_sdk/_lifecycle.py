@@ -6,12 +6,12 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from ._call import Encoding
 from ._claims import Claims
 from ._connection import Connection, broker_of, new_connection, open_payloads
 from ._replies import Counters, Replies
 from .broker import Broker, BrokerError
-from .errors import Cancelled
+from .errors import Cancelled, InvalidRequest
+from .forms import form_named
 from .security import Security, TokenCallback
 from .stored_replies import StoredReplies
 from .topics import Topics
@@ -31,7 +31,7 @@ class Lifecycle:
         self,
         bootstrap_servers: str | Broker,
         *,
-        encoding: Encoding = "msgpack",
+        encoding: str = "msgpack",
         prefix: str = "headrace",
         client_id: str | None = None,
         options: KafkaOptions | None = None,
@@ -42,13 +42,15 @@ class Lifecycle:
         close_timeout_s: float = CLOSE_TIMEOUT_S,
         s3: S3Settings | Payloads | None = None,
     ) -> None:
-        if encoding not in ("msgpack", "json"):
-            raise ValueError(f"encoding {encoding!r} is not known: use 'msgpack' or 'json'")
+        try:
+            form_named(encoding)
+        except InvalidRequest as err:
+            raise ValueError(f"encoding {err.message}") from err
         if max_pending < 1:
             raise ValueError(f"max_pending {max_pending} is not valid: give at least 1")
         self._topics = Topics(prefix)
         self._broker = broker_of(bootstrap_servers, client_id, options, security, token)
-        self._encoding: Encoding = encoding
+        self._encoding = encoding
         self._max_pending = max_pending
         self._close_timeout_s = close_timeout_s
         self._own_payloads, payloads = open_payloads(s3)

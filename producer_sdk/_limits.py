@@ -1,4 +1,4 @@
-"""What a request may hold beside its tensors, in either form: limits, and the checks that name the field."""
+"""What a request may hold beside its tensors, in any form: limits, and the checks that name the field."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAX_DEADLINE_MS = 253_402_300_800_000  # the year 10000
 
 Scalar = bool | int | float | str
 
-# Names with a meaning of their own in the JSON form, which model parameters therefore cannot have in either form.
+# Names with a meaning of their own in the JSON form, which model parameters therefore cannot have in any form.
 OPTIONS = ("reply_to", "deadline_s", "tenant", "version")
 _RESERVED = frozenset((*OPTIONS, "binary_data_output"))
 

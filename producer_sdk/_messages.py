@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
-from typing import Any
+from typing import Any, Protocol
 
 from msgspec import Struct
 
@@ -15,10 +16,76 @@ from .topics import ReplyTo
 
 
 class Form(Enum):
-    """How a request was written; its reply is written the same way."""
+    """How a request was written, unless a codec has read it; its reply is written the same way."""
 
     MSGPACK = "msgpack"  # the envelope of this module
     JSON = "json"  # Open Inference Protocol v2 JSON, see oip.py
+
+
+class Codec(Protocol):
+    """Another way to write requests and replies, which a record's header `content-type` asks for. See codecs.py.
+
+    One object of it serves a process, from any thread.
+    """
+
+    @property
+    def name(self) -> str:
+        """1 to 32 of `a-z 0-9`: what people call it, and the suffix of stored replies."""
+        ...
+
+    @property
+    def content_types(self) -> tuple[str, ...]:
+        """In lower case and without parameters; replies have the first."""
+        ...
+
+    def decode_request(self, value: bytes, fallback_id: str, timestamp_ms: int) -> Request | Refused:
+        """Read a record value; faults behind a readable return address come back as `Refused`.
+
+        Raises:
+            Undecodable: nobody can be answered.
+        """
+        ...
+
+    def encode_request(self, request: Request, *, deadline_s: float | None) -> bytes:
+        """The record value of a request; for forms with a relative deadline `deadline_s` says it.
+
+        Raises:
+            InvalidRequest: it cannot be written.
+        """
+        ...
+
+    def encode_reply(
+        self,
+        id: str,
+        model: str,
+        version: str,
+        outputs: Mapping[str, Tensor],
+        parameters: Mapping[str, Any],
+        ref: DataRef | None = None,
+    ) -> bytes:
+        """The record value of a result; with `ref` it is a pointer, and `outputs` are empty.
+
+        Raises:
+            InferenceFailed: what the model gave cannot be written.
+        """
+        ...
+
+    def encode_error(
+        self, id: str, model: str, version: str, error: HeadraceError, ref: DataRef | None = None
+    ) -> bytes:
+        """The record value of an error reply; `ref` says where the same is stored."""
+        ...
+
+    def decode_reply(self, value: bytes) -> Reply | HeadraceError:
+        """Read a reply; an error reply comes back as the typed error, its id set.
+
+        Raises:
+            Undecodable: the value is no reply.
+        """
+        ...
+
+
+AnyForm = Form | Codec
 
 
 class Undecodable(InvalidRequest):
@@ -44,7 +111,7 @@ class Request(Struct, frozen=True, gc=False):
 
     id: str
     inputs: dict[str, Tensor]
-    form: Form = Form.MSGPACK
+    form: AnyForm = Form.MSGPACK
     deadline_ms: int | None = None
     reply_to: ReplyTo | None = None
     tenant: str | None = None
@@ -66,7 +133,7 @@ class Refused(Struct, frozen=True):
 
     id: str
     error: HeadraceError
-    form: Form = Form.MSGPACK
+    form: AnyForm = Form.MSGPACK
     reply_to: ReplyTo | None = None
     store: S3Prefix | None = None
 
@@ -82,6 +149,7 @@ class Reply(Struct, frozen=True, gc=False):
         parameters: `batch_rows`, `queue_ms`, `run_ms` from the worker, and what the model adds.
         index: place in the iterable given to `Client.map`, else None.
         ref: where the whole reply is stored, `outputs` being empty; None means that they are here.
+        content_type: of its record where a codec has read it, else None.
     """
 
     id: str
@@ -91,6 +159,7 @@ class Reply(Struct, frozen=True, gc=False):
     parameters: dict[str, Any] = {}
     index: int | None = None
     ref: DataRef | None = None
+    content_type: str | None = None
 
 
 class TensorReply(Reply, frozen=True, gc=False):

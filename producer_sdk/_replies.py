@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from ._follow import Follower
 from ._pending import Outcome, Pending, Waiter
-from .broker import Admin, Broker, BrokerError, Record, TopicPartition
+from .broker import Admin, Broker, BrokerError, Headers, Record, TopicPartition
 from .cancels import Cancel
 from .errors import Cancelled, EndedError, HeadraceError, Internal, InvalidRequest
 from .records import decode_reply_record
@@ -184,11 +184,11 @@ class Replies:
             elif value is None:
                 self._unreadable += 1
             else:
-                self._read(id, value)
+                self._read(id, value, record.headers)
 
-    def _read(self, id: str | None, value: bytes) -> None:
+    def _read(self, id: str | None, value: bytes, headers: Headers) -> None:
         try:
-            outcome = decode_reply_record(value, as_tensors=self._pending.takes_tensors(id))
+            outcome = decode_reply_record(value, headers, as_tensors=self._pending.takes_tensors(id))
         except HeadraceError as err:
             self._unreadable += 1
             outcome = err

@@ -32,7 +32,8 @@ class Client(Lifecycle):
 
     Args:
         bootstrap_servers: Kafka's addresses, `host:port` with commas between, or a broker object.
-        encoding: how requests are written: `msgpack` (compact, exact) or `json` (Open Inference Protocol v2).
+        encoding: how requests are written: `msgpack` (compact, exact), `json` (Open Inference Protocol v2), or the name
+            of a codec, as `protobuf`.
         prefix: what the names of all topics begin with.
         client_id: name of this client in the broker's logs; only with `bootstrap_servers` as text.
         options: limits and security of Kafka's clients; only with `bootstrap_servers` as text, as are the next two.

@@ -15,7 +15,7 @@ from ._ce_types import CONTENT_TYPE, PREFIX, SPEC_VERSION, content_type_of
 from .broker import Headers
 from .dataref import UNKNOWN_BYTES, DataRef
 from .errors import InvalidRequest
-from .wire import Form
+from .wire import AnyForm
 
 REPLY_TYPE = "headrace.reply.v1"
 ERROR_TYPE = "headrace.error.v1"
@@ -75,7 +75,7 @@ def cause_of(value: bytes | None, headers: Headers) -> Cause:
 
 
 def reply_headers(
-    cause: Cause, request_id: str, source: str, form: Form, *, is_error: bool, at_s: float
+    cause: Cause, request_id: str, source: str, form: AnyForm, *, is_error: bool, at_s: float
 ) -> list[tuple[str, bytes]]:
     """The headers that make a reply an event in binary mode.
 

@@ -131,7 +131,7 @@ def decode_json_request(value: bytes, fallback_id: str, timestamp_ms: int) -> Re
             body.id or fallback_id,
             body.inputs,
             Form.JSON,
-            None if options.deadline_s is None else _deadline_ms(timestamp_ms, options.deadline_s),
+            None if options.deadline_s is None else deadline_after(timestamp_ms, options.deadline_s),
             options.reply_to,
             options.tenant,
             options.version,
@@ -244,5 +244,6 @@ def _check_deadline_s(value: Scalar) -> float:
     return value
 
 
-def _deadline_ms(timestamp_ms: int, deadline_s: float) -> int:
+def deadline_after(timestamp_ms: int, deadline_s: float) -> int:
+    """The absolute deadline of a record with that timestamp, in epoch milliseconds."""
     return min(math.ceil(timestamp_ms + deadline_s * 1000), MAX_DEADLINE_MS)

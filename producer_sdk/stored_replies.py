@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from ._ce_types import type_header
 from ._s3_errors import PayloadUnavailable
 from .broker import Misconfigured
 from .byte_gate import ByteGate
@@ -83,7 +84,7 @@ def read_stored(pointer: Reply, data: bytes) -> Reply | HeadraceError:
     ref = pointer.ref
     assert ref is not None, "only pointers are read"
     try:
-        outcome = decode_reply_record(data)
+        outcome = decode_reply_record(data, type_header(pointer.content_type))
     except Undecodable as err:
         raise ResultGone(f"{ref.uri} holds no reply: {err.message}") from err
     if outcome.id != pointer.id:

@@ -9,7 +9,7 @@ from concurrent.futures import CancelledError, Future
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from ._call import Encoding, Inputs
+from ._call import Inputs
 from ._pending import Outcome
 from ._replies import Counters
 from ._sync_map import Feed, SyncMap
@@ -42,7 +42,7 @@ class Client:
         self,
         bootstrap_servers: str | Broker,
         *,
-        encoding: Encoding = "msgpack",
+        encoding: str = "msgpack",
         prefix: str = "headrace",
         client_id: str | None = None,
         options: KafkaOptions | None = None,

@@ -20,14 +20,14 @@ from .broker import Broker, BrokerError, CommitRefused, Committed, Outgoing, Rec
 from .claim_keys import KEPT_MS
 from .dataref import DataRef
 from .errors import HeadraceError, InferenceFailed, InvalidRequest, PayloadTooLarge
+from .forms import error_value, headers_of, name_of, result_value
 from .memory import MemoryBroker
 from .model_topics import model_topics
-from .oip import encode_json_error, encode_json_reply
-from .records import decode_record
+from .records import decode_record, decode_stored
 from .system_topics import ensure_system_topics
 from .tensors import Array, Tensor
 from .topics import ReplyTo, Topics, derived_id, new_id
-from .wire import Form, Refused, Request, Undecodable, encode_error, encode_reply
+from .wire import Refused, Request, Undecodable
 
 if TYPE_CHECKING:
     from .payloads import Payloads
@@ -173,7 +173,7 @@ class FakeWorker:
             if self._payloads is None:
                 raise InvalidRequest("this FakeWorker has no store to fetch inputs from: give it s3")
             data = await self._payloads.get(request.ref, budget_s=_STORE_S, max_bytes=_MAX_STORED_BYTES)
-            stored = decode_record(data, (), request.id, 0)
+            stored = decode_stored(data, request.form, request.id)
         except HeadraceError as err:
             return Refused(request.id, err, request.form, request.reply_to, request.store)
         if isinstance(stored, Refused):
@@ -184,7 +184,7 @@ class FakeWorker:
         """The pointer to a reply, which is stored where the request wants it."""
         if self._payloads is None or request.store is None:
             return self._error(request, InvalidRequest("this FakeWorker has no store to put results in: give it s3"))
-        place = request.store.key(f"{request.id}.{request.form.value}")
+        place = request.store.key(f"{request.id}.{name_of(request.form)}")
         put = await self._payloads.put(place.bucket, place.key, value, only_new=True, budget_s=_STORE_S)
         return self._pointer(request, put.ref)
 
@@ -195,11 +195,11 @@ class FakeWorker:
         return self._pointer(request, await self._payloads.claim(value, expires_ms=expires_ms, budget_s=_STORE_S))
 
     def _pointer(self, request: Request | Refused, ref: DataRef) -> bytes:
-        encode = encode_json_reply if request.form is Form.JSON else encode_reply
-        return encode(request.id, self._model, self._version, {}, {}, ref)
+        return result_value(request.form, request.id, self._model, self._version, {}, {}, ref)
 
     async def _send(self, where: ReplyTo, request: Request | Refused, value: bytes) -> None:
-        await (await self._producer.publish(where.topic, Outgoing(request.id.encode(), value), where.partition))
+        record = Outgoing(request.id.encode(), value, headers_of(request.form))
+        await (await self._producer.publish(where.topic, record, where.partition))
 
     def _reply(self, request: Request | Refused) -> bytes:
         if isinstance(request, Refused):
@@ -218,15 +218,10 @@ class FakeWorker:
         return {name: Tensor.from_array(array) for name, array in outputs.items()}
 
     def _result(self, request: Request, outputs: dict[str, Tensor]) -> bytes:
-        if request.form is Form.JSON:
-            return encode_json_reply(request.id, self._model, self._version, outputs, {})
-        extensions = {name: tensor.to_ext() for name, tensor in outputs.items()}
-        return encode_reply(request.id, self._model, self._version, extensions, {})
+        return result_value(request.form, request.id, self._model, self._version, outputs, {})
 
     def _error(self, request: Request | Refused, error: HeadraceError) -> bytes:
-        if request.form is Form.JSON:
-            return encode_json_error(request.id, error)
-        return encode_error(request.id, self._model, self._version, error)
+        return error_value(request.form, request.id, self._model, self._version, error)
 
     def _announcement(self) -> Announcement:
         return Announcement(

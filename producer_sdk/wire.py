@@ -28,6 +28,8 @@ from ._limits import Scalar as Scalar
 from ._limits import check_deadline_ms as check_deadline_ms
 from ._limits import read_output_names as read_output_names
 from ._limits import read_return_address as read_return_address
+from ._messages import AnyForm as AnyForm
+from ._messages import Codec as Codec
 from ._messages import Form as Form
 from ._messages import Refused as Refused
 from ._messages import Reply as Reply

@@ -19,7 +19,7 @@ from producer_sdk.errors import (
     UnknownModel,
 )
 from producer_sdk.payloads import Payloads
-from producer_sdk.records import JSON_STARTS, decode_record
+from producer_sdk.records import JSON_STARTS, decode_record, decode_stored
 from producer_sdk.tensors import Datatype, Tensor
 from producer_sdk.topics import Lane, Topics, derived_id
 from producer_sdk.wire import Form, Refused, Request, Undecodable
@@ -262,7 +262,7 @@ class Decoder:
 
 
 def _inputs_in(request: Request, data: bytes) -> dict[str, Tensor]:
-    """The inputs that an object holds: a record's value, in either form, of which nothing else counts.
+    """The inputs that an object holds: a record's value, of which nothing else counts.
 
     Raises:
         InvalidRequest: it holds no request, or one that refers to yet another object.
@@ -270,10 +270,10 @@ def _inputs_in(request: Request, data: bytes) -> dict[str, Tensor]:
     """
     assert request.ref is not None, "the caller has fetched what it refers to"
     uri = request.ref.uri
-    if data[:1] and data[0] in JSON_STARTS and len(data) > MAX_JSON_BYTES:
+    if isinstance(request.form, Form) and data[:1] and data[0] in JSON_STARTS and len(data) > MAX_JSON_BYTES:
         raise PayloadTooLarge(f"{uri} has {len(data)} bytes of JSON; at most {MAX_JSON_BYTES} are read")
     try:
-        read = decode_record(data, (), request.id, -1)
+        read = decode_stored(data, request.form, request.id)
     except Undecodable as err:
         raise InvalidRequest(f"{uri} holds no request: {err.message}") from err
     if type(read) is Refused:

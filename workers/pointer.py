@@ -2,34 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from msgspec.structs import replace
 
 from producer_sdk.cloudevents import retold
 from producer_sdk.dataref import DataRef
 from producer_sdk.errors import HeadraceError
-from producer_sdk.oip import encode_json_error, encode_json_reply
-from producer_sdk.wire import Form, encode_error, encode_reply
+from producer_sdk.forms import error_value, result_value
 
 from .work import OK, Outcome
-
-
-def error_value(
-    form: Form, id: str, model: str, version: str, error: HeadraceError, ref: DataRef | None = None
-) -> bytes:
-    """The record value of an error reply; with `ref` where the same is stored, too."""
-    if form is Form.JSON:
-        return encode_json_error(id, error, ref)
-    return encode_error(id, model, version, error, ref)
 
 
 def pointer(outcome: Outcome, model: str, version: str, ref: DataRef, error: HeadraceError | None) -> Outcome:
     """The outcome as it is published once it is stored at `ref`; `error` says what is there, None is a result."""
     assert outcome.storing is not None, "only what was stored is pointed to"
     if error is None:
-        value = _result(outcome.form, outcome.id, model, version, outcome.storing.parameters, ref)
+        value = result_value(outcome.form, outcome.id, model, version, {}, outcome.storing.parameters, ref)
     else:
         value = error_value(outcome.form, outcome.id, model, version, error, ref)
     code = OK if error is None else error.code
@@ -47,9 +34,3 @@ def unstored(outcome: Outcome, model: str, version: str, error: HeadraceError) -
     outgoing = outcome.outgoing._replace(value=value, headers=retold(outcome.outgoing.headers, is_error=True))
     return replace(outcome, code=error.code, outgoing=outgoing, storing=None, fingerprint=b"",
                    evidence=outcome.storing.evidence if outcome.storing is not None else None)  # fmt: skip
-
-
-def _result(form: Form, id: str, model: str, version: str, parameters: Mapping[str, Any], ref: DataRef) -> bytes:
-    if form is Form.JSON:
-        return encode_json_reply(id, model, version, {}, parameters, ref)
-    return encode_reply(id, model, version, {}, parameters, ref)

@@ -11,11 +11,10 @@ from producer_sdk import dead_letters
 from producer_sdk.broker import Headers, Outgoing, Record
 from producer_sdk.cloudevents import retold
 from producer_sdk.errors import Code, DeadlineExceeded, HeadraceError, Internal
-from producer_sdk.oip import encode_json_reply
+from producer_sdk.forms import error_value, headers_of, result_value
 from producer_sdk.topics import ReplyTo, Topics
-from producer_sdk.wire import Form
+from producer_sdk.wire import AnyForm, Form
 
-from .pointer import error_value
 from .reply_events import EventWriter, size_of
 from .reply_pen import MAX_JSON_TENSOR_BYTES, Cut, neighbours_alike, too_large, written
 from .retry import Failure, Span
@@ -97,13 +96,13 @@ class Scribe:
             told = {"batch_rows": batch_rows, "queue_ms": queue_ms, "run_ms": run_ms}
             wanted = cuts if request.outputs is None else [cut for cut in cuts if cut.block.name in request.outputs]
             ids = [work.request.id for work in alike]
-            if request.form is Form.JSON:
-                places = range(row, row + rows * len(alike), rows)
-                values: Sequence[bytes | HeadraceError] = [
-                    self._json(id, wanted, at, rows, told) for id, at in zip(ids, places, strict=True)
-                ]
-            else:
+            if request.form is Form.MSGPACK:
                 values = written(ids, self._model, self._version, told, wanted, row, rows)
+            else:
+                places = range(row, row + rows * len(alike), rows)
+                values = [
+                    self._formed(request.form, id, wanted, at, rows, told) for id, at in zip(ids, places, strict=True)
+                ]
             outcomes += self._results(alike, values, now, told)
             row += rows * len(alike)
         return outcomes
@@ -162,16 +161,17 @@ class Scribe:
             request.store, request.reply_to, request.id, request.form, nbytes, work.expires, told, error
         )
 
-    def _json(
-        self, id: str, cuts: Sequence[Cut], row: int, rows: int, told: Mapping[str, Any]
+    def _formed(
+        self, form: AnyForm, id: str, cuts: Sequence[Cut], row: int, rows: int, told: Mapping[str, Any]
     ) -> bytes | HeadraceError:
         tensors = {cut.block.name: cut.tensor(row, rows) for cut in cuts}
         nbytes = sum(len(tensor.data) for tensor in tensors.values())
+        is_json = form is Form.JSON
         # No JSON text is shorter than a quarter of the bytes; writing out what cannot be sent would hold up the loop.
-        if nbytes > MAX_JSON_TENSOR_BYTES or nbytes // 4 > self._most_bytes:
-            return too_large(nbytes, self._max_value_bytes, is_json=nbytes > MAX_JSON_TENSOR_BYTES)
+        if (is_json and nbytes > MAX_JSON_TENSOR_BYTES) or nbytes // 4 > self._most_bytes:
+            return too_large(nbytes, self._max_value_bytes, is_json=is_json and nbytes > MAX_JSON_TENSOR_BYTES)
         try:
-            return encode_json_reply(id, self._model, self._version, tensors, told)
+            return result_value(form, id, self._model, self._version, tensors, told)
         except HeadraceError as err:  # the model gave names that no reply can hold
             return err
 
@@ -203,7 +203,7 @@ class Scribe:
             storing,
         )
 
-    def _headers(self, record: Record, id: str, form: Form, code: str) -> Headers:
+    def _headers(self, record: Record, id: str, form: AnyForm, code: str) -> Headers:
         return self._events.headers(record, id, form, is_error=code != OK)
 
     def failed(self, work: Work, error: HeadraceError) -> Outcome:
@@ -262,7 +262,8 @@ class Scribe:
         if outcome.otherwise is not None:
             return outcome.otherwise
         value = self._error_value(outcome.id, outcome.form, error)
-        headers = () if outcome.address == self._dead else retold(outcome.outgoing.headers, is_error=True)
+        is_letter = outcome.address == self._dead
+        headers = headers_of(outcome.form) if is_letter else retold(outcome.outgoing.headers, is_error=True)
         return replace(
             outcome,
             code=error.code,
@@ -279,7 +280,7 @@ class Scribe:
         assert outcome.evidence is not None
         return replace(outcome, address=self._dead, outgoing=outcome.evidence, evidence=None, storing=None)
 
-    def _error_value(self, id: str, form: Form, error: HeadraceError) -> bytes:
+    def _error_value(self, id: str, form: AnyForm, error: HeadraceError) -> bytes:
         return error_value(form, id, self._model, self._version, error)
 
     def _dead_letter(self, record: Record, error: HeadraceError, attempts: int | None = None) -> Outgoing:

@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 from producer_sdk.broker import Headers, Record
 from producer_sdk.cloudevents import NO_CAUSE, cause_of, reply_headers
-from producer_sdk.wire import Form
+from producer_sdk.forms import headers_of
+from producer_sdk.wire import AnyForm
 
 from .retry_records import origin_of
 
@@ -24,13 +25,13 @@ class EventWriter:
         self._always = always
         self._clock = clock
 
-    def headers(self, record: Record, id: str, form: Form, *, is_error: bool) -> Headers:
-        """Those of the reply to the request of this id in a record; none where it need not be an event."""
+    def headers(self, record: Record, id: str, form: AnyForm, *, is_error: bool) -> Headers:
+        """Those of the reply to the request of this id in a record; without need of an event, those of its form."""
         if not record.headers and not self._always:
-            return ()
+            return headers_of(form)
         cause = cause_of(record.value, origin_of(record).headers) if record.headers else NO_CAUSE
         if not cause.is_event and not self._always:
-            return ()
+            return headers_of(form)
         return reply_headers(cause, id, self._source, form, is_error=is_error, at_s=self._clock())
 
 

@@ -15,6 +15,8 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
+from producer_sdk.forms import name_of
+
 from .fingerprint import fingerprint
 from .redis_client import PATIENCE_S
 from .work import Outcome, Work
@@ -88,7 +90,7 @@ class ReplyIndex:
     async def store(self, outcomes: Sequence[Outcome]) -> None:
         """Remember results before they are published: a worker that ends in between need not run them again."""
         entries = [
-            (self._key(each.id), msgspec.msgpack.encode(Stored(each.fingerprint, each.form.value, value)))
+            (self._key(each.id), msgspec.msgpack.encode(Stored(each.fingerprint, name_of(each.form), value)))
             for each in outcomes
             if (value := each.outgoing.value) is not None and len(value) <= MAX_VALUE_BYTES
         ]
@@ -161,5 +163,5 @@ def _decode(value: bytes | None, work: Work) -> Stored | None:
         stored = msgspec.msgpack.decode(value, type=Stored)
     except msgspec.MsgspecError:
         return None  # somebody else's
-    same = stored.fingerprint == work.fingerprint and stored.form == work.request.form.value
+    same = stored.fingerprint == work.fingerprint and stored.form == name_of(work.request.form)
     return stored if same else None

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from producer_sdk.broker import Record
 from producer_sdk.errors import HeadraceError
+from producer_sdk.forms import content_type_of, form_of
 from producer_sdk.records import decode_record
 from producer_sdk.topics import derived_id
 from producer_sdk.wire import Form, Refused
@@ -33,7 +34,7 @@ class _Question(Struct, array_like=True):
 
 class _Found(Struct, array_like=True):
     id: str
-    form: Form
+    content_type: str
     return_address: str | None
 
 
@@ -59,7 +60,7 @@ async def read_return_address(record: Record, origin: Origin, error: HeadraceErr
             written, _ = await child.communicate(msgspec.msgpack.encode(question))
         found = msgspec.msgpack.decode(written, type=_Found)
         address = (None, None) if found.return_address is None else address_of(found.return_address)
-        return Refused(found.id, error, found.form, *address)
+        return Refused(found.id, error, form_of(found.content_type) or Form.MSGPACK, *address)
     except (TimeoutError, msgspec.MsgspecError, HeadraceError):
         return None
     finally:
@@ -75,7 +76,7 @@ def main() -> None:
     except HeadraceError:
         sys.exit(1)
     address = request.reply_to or request.store
-    found = _Found(request.id, request.form, None if address is None else str(address))
+    found = _Found(request.id, content_type_of(request.form), None if address is None else str(address))
     sys.stdout.buffer.write(msgspec.msgpack.encode(found))
 
 

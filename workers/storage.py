@@ -9,8 +9,10 @@ from collections.abc import Mapping
 from producer_sdk.claim_keys import KEPT_MS
 from producer_sdk.dataref import DataRef
 from producer_sdk.errors import HeadraceError
+from producer_sdk.forms import headers_of
 from producer_sdk.payloads import Payloads, Stored
 from producer_sdk.records import decode_reply_record
+from producer_sdk.wire import AnyForm
 
 from .log import bug
 from .pointer import pointer, unstored
@@ -37,7 +39,7 @@ class Storage:
         """What is to be published of an outcome once it is stored, or because it cannot be; never raises."""
         try:
             stored = await self._put(outcome)
-            if stored.existed and outcome.code == OK and await self._error_in(stored.ref) is not None:
+            if stored.existed and outcome.code == OK and await self._error_in(stored.ref, outcome.form) is not None:
                 stored = await self._put(outcome, only_new=False)  # a result takes the place of an earlier error
             published = await self._pointer(outcome, stored)
         except HeadraceError as err:
@@ -78,12 +80,13 @@ class Storage:
     async def _pointer(self, outcome: Outcome, stored: Stored) -> Outcome:
         """The pointer to what is there now: where an earlier run has stored its answer, that one counts."""
         assert outcome.storing is not None
-        error = await self._error_in(stored.ref) if stored.existed else outcome.storing.error
+        error = await self._error_in(stored.ref, outcome.form) if stored.existed else outcome.storing.error
         return pointer(outcome, self._model, self._version, stored.ref, error)
 
-    async def _error_in(self, ref: DataRef) -> HeadraceError | None:
+    async def _error_in(self, ref: DataRef, form: AnyForm) -> HeadraceError | None:
         """The error that an earlier run has stored; None where it was a result."""
-        found = decode_reply_record(await self._payloads.get(ref, budget_s=READ_S, max_bytes=ref.nbytes))
+        value = await self._payloads.get(ref, budget_s=READ_S, max_bytes=ref.nbytes)
+        found = decode_reply_record(value, headers_of(form))
         return found if isinstance(found, HeadraceError) else None
 
 

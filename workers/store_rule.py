@@ -9,9 +9,10 @@ from msgspec import Struct
 
 from producer_sdk.dataref import S3Prefix
 from producer_sdk.errors import HeadraceError
+from producer_sdk.forms import name_of
 from producer_sdk.payloads import Payloads
 from producer_sdk.topics import ReplyTo
-from producer_sdk.wire import Form
+from producer_sdk.wire import AnyForm
 
 from .runners.engine import ModelSpec
 from .work import Storing
@@ -44,7 +45,7 @@ class StoreRule(Struct, frozen=True):
         store: S3Prefix | None,
         reply_to: ReplyTo | None,
         id: str,
-        form: Form,
+        form: AnyForm,
         nbytes: int,
         expires: float | None,
         parameters: Mapping[str, Any],
@@ -59,8 +60,7 @@ class StoreRule(Struct, frozen=True):
             return None
         wanted = store or (self.default if reply_to is None else None)
         if wanted is not None:
-            suffix = "json" if form is Form.JSON else "msgpack"
-            return Storing(wanted.key(f"{id}.{suffix}"), parameters, expires, error)
+            return Storing(wanted.key(f"{id}.{name_of(form)}"), parameters, expires, error)
         if error is None and self.claim_bytes is not None and nbytes > self.claim_bytes:
             return Storing(None, parameters, expires)
         return None

@@ -13,7 +13,7 @@ from producer_sdk.dataref import S3Key, S3Prefix
 from producer_sdk.errors import HeadraceError
 from producer_sdk.tensors import Buffer, Datatype
 from producer_sdk.topics import Lane, ReplyTo
-from producer_sdk.wire import Form, Request
+from producer_sdk.wire import AnyForm, Form, Request
 
 from .commit import PartitionLedger
 
@@ -112,7 +112,7 @@ class Rejected(Struct, frozen=True):
     source: Source
     lane: Lane
     arrived: float
-    form: Form = Form.MSGPACK
+    form: AnyForm = Form.MSGPACK
     reply_to: ReplyTo | None = None
     dead: Outgoing | None = None
     record: Record | None = None
@@ -156,7 +156,7 @@ class Outcome(Struct, frozen=True, gc=False):
     source: Source
     lane: Lane
     arrived: float
-    form: Form
+    form: AnyForm
     evidence: Outgoing | None = None
     fingerprint: bytes = b""
     otherwise: Outcome | None = None

@@ -10,7 +10,9 @@ from producer_sdk import _ce_attributes, cloudevents, dead_letters
 from producer_sdk._ce_structured import STRUCTURED
 from producer_sdk._ce_types import JSON_TYPE, MSGPACK_TYPE
 from producer_sdk.broker import Topic
+from producer_sdk.codecs import PROTOBUF_TYPES
 from producer_sdk.event_records import Event
+from producer_sdk.flatbuffers_codec import FlatBuffers
 from producer_sdk.model_topics import model_topics
 from producer_sdk.system_topics import events_topic, system_topics
 from producer_sdk.topics import MODEL_NAME, PREFIX, Lane, Topics
@@ -29,8 +31,12 @@ _PARAMETERS = {
 }
 _ID = {"type": "string", "description": "The request's id."}
 _ANY_KEY = {"description": "Any; it decides the partition and nothing else."}
-_ASKED = ("requestMsgpack", "requestJson", "requestEvent")
-_ANSWERED = ("resultMsgpack", "errorMsgpack", "resultJson", "errorJson")
+_CODECS = {
+    "Protobuf": (PROTOBUF_TYPES[0], "oip.v1.proto"),
+    "FlatBuffers": (FlatBuffers.content_types[0], "inference.fbs"),
+}
+_ASKED = ("requestMsgpack", "requestJson", "requestEvent", *(f"request{name}" for name in _CODECS))
+_ANSWERED = ("resultMsgpack", "errorMsgpack", "resultJson", "errorJson", *(f"reply{name}" for name in _CODECS))
 
 # What each topic is for. Names in braces are parameters of its address; partitions and settings come from the code.
 _CHANNELS: dict[str, tuple[str, str, tuple[str, ...]]] = {
@@ -145,6 +151,7 @@ def _all_messages() -> dict[str, Any]:
         "errorMsgpack": packed | {"payload": _file("error.msgpack.v1.json"), "traits": reply},
         "resultJson": plain | {"payload": _file("reply.v1.json"), "traits": reply},
         "errorJson": plain | {"payload": _file("error.v1.json"), "traits": reply},
+        **_of_codecs(),
         "retried": {
             "summary": "A request, byte for byte, with headers that say where it was first and when it is due.",
             "headers": _headers([retry_records.RETRY_HEADERS + name for name in _RETRY_FACTS], needed=True),
@@ -167,6 +174,21 @@ def _all_messages() -> dict[str, Any]:
             "bindings": _key({"type": "string", "description": "The worker's name."}),
         },
     }
+
+
+def _of_codecs() -> dict[str, Any]:
+    """Their payloads are no JSON: a schema of their own describes them, and the header names them."""
+    messages: dict[str, Any] = {}
+    for name, (content_type, file) in _CODECS.items():
+        for kind, key in (("request", _ANY_KEY), ("reply", _ID)):
+            messages[f"{kind}{name}"] = {
+                "contentType": content_type,
+                "summary": f"A {kind} in {name}, as schemas/{file} describes it.",
+                "headers": _headers(["content-type"], needed=True),
+                "payload": {},
+                "bindings": _key(key),
+            }
+    return messages
 
 
 _RETRY_FACTS = ("topic", *retry_records._NUMBERS)

@@ -7,19 +7,19 @@ from typing import Any
 import msgspec
 import rendition
 from asyncapi_document import document
-from golden_messages import FALLBACK_ID, TIMESTAMP_MS, Golden, all_messages
+from golden_codecs import all_messages, codec_of, read_reply, read_request
+from golden_messages import FALLBACK_ID, TIMESTAMP_MS, Golden
 from schema_documents import documents
 
 from producer_sdk.announcements import decode_announcement
 from producer_sdk.cancels import read_cancel
-from producer_sdk.records import decode_record, decode_reply_record
 
 SCHEMAS = Path(__file__).resolve().parents[2] / "schemas"
 ABOUT = (
     "Golden messages. `kind`: request, refused (answered with an error), undecodable (a dead letter), reply, error, "
     "announcement, cancel. `reads_as` is what a reader must find; a tensor is shown as datatype, shape and the base64 "
     "of its elements, row-major and little-endian. Requests are read as if they had lain at the topic, partition and "
-    "offset that `fallback_id` names, with the timestamp given."
+    "offset that `fallback_id` names, with the timestamp given. A record of a codec has the header content-type."
 )
 
 
@@ -28,7 +28,9 @@ def form_of(golden: Golden) -> str:
 
 
 def schema_of(golden: Golden) -> str | None:
-    """The schema that the message keeps to, none for broken ones."""
+    """The JSON Schema that the message keeps to, none for broken ones and those of codecs."""
+    if codec_of(golden.file) is not None:
+        return None
     if golden.kind not in ("request", "reply", "error", "announcement", "cancel"):
         return None
     return f"{golden.kind}.msgpack.v1.json" if form_of(golden) == "msgpack" else f"{golden.kind}.v1.json"
@@ -37,9 +39,9 @@ def schema_of(golden: Golden) -> str | None:
 def reads_as(golden: Golden) -> Any:
     match golden.kind:
         case "request" | "refused":
-            return rendition.message(decode_record(golden.value, (), FALLBACK_ID, TIMESTAMP_MS))
+            return rendition.message(read_request(golden))
         case "reply" | "error":
-            return rendition.message(decode_reply_record(golden.value))
+            return rendition.message(read_reply(golden))
         case "announcement":
             assert decode_announcement(golden.value) is not None
             return json.loads(golden.value)
@@ -58,6 +60,7 @@ def index() -> dict[str, Any]:
             "schema": schema_of(golden),
             "reads_as": reads_as(golden),
         }
+        | ({} if (codec := codec_of(golden.file)) is None else {"content_type": codec.content_types[0]})
         for golden in all_messages()
     ]
     return {"about": ABOUT, "fallback_id": FALLBACK_ID, "timestamp_ms": TIMESTAMP_MS, "messages": messages}

@@ -37,7 +37,7 @@ STORED = DataRef(
 STORE = S3Prefix("results", "nightly/")
 
 
-def _every_datatype() -> dict[str, Tensor]:
+def every_datatype() -> dict[str, Tensor]:
     """Each datatype with bits that are easily lost: extremes, NaN, -0.0, bytes that are no UTF-8."""
     tensors = {
         "bool": Tensor.from_array(np.array([True, False])),
@@ -73,6 +73,10 @@ def _full(form: Form) -> Request:
     )
 
 
+def late() -> DeadlineExceeded:
+    return DeadlineExceeded("the deadline passed while the request waited for a batch")
+
+
 def _packed(*elements: Any) -> bytes:
     return bytes(msgpack.packb(elements))
 
@@ -90,14 +94,13 @@ def msgpack_messages() -> list[Golden]:
     to = "headrace.replies:3"
     minimal = encode_request(_request(Form.MSGPACK))
     twice = _packed(1, "golden-1", None, to, None, None, None, None) + b"\x82" + 2 * (b"\xa1x" + msgpack.packb(ext))
-    outputs = {name: tensor.to_ext() for name, tensor in _every_datatype().items()}
+    outputs = {name: tensor.to_ext() for name, tensor in every_datatype().items()}
     facts = {"batch_rows": 4, "queue_ms": 2.5, "run_ms": 0.75}
-    late = DeadlineExceeded("the deadline passed while the request waited for a batch")
     return [
         Golden("request-minimal.msgpack", "request", "an id and one input", minimal),
         Golden("request-full.msgpack", "request", "every element", encode_request(_full(Form.MSGPACK))),
         Golden("request-datatypes.msgpack", "request", "every datatype, no dimension, a dimension of 0",
-               encode_request(_request(Form.MSGPACK, inputs=_every_datatype()))),
+               encode_request(_request(Form.MSGPACK, inputs=every_datatype()))),
         Golden("request-no-id.msgpack", "request", "an id derived from the record's place",
                _packed(1, None, None, None, None, None, None, None, {"x": ext})),
         Golden("request-by-reference.msgpack", "request", "inputs that are stored",
@@ -132,8 +135,8 @@ def msgpack_messages() -> list[Golden]:
         Golden("reply-pointer.msgpack", "reply", "a result that is stored",
                encode_reply("golden-1", "m", "2", {}, facts, STORED)),
         Golden("error-stored.msgpack", "error", "an error that is stored too",
-               encode_error("golden-1", "m", "2", late, STORED)),
-        Golden("error-deadline.msgpack", "error", "an error", encode_error("golden-1", "m", "2", late)),
+               encode_error("golden-1", "m", "2", late(), STORED)),
+        Golden("error-deadline.msgpack", "error", "an error", encode_error("golden-1", "m", "2", late())),
         Golden("error-later.msgpack", "error", "a code of a later release",
                _packed(1, "golden-1", "m", "2", "NOVEL", "something new", {}, {})),
     ]  # fmt: skip
@@ -154,7 +157,7 @@ def json_messages() -> list[Golden]:
                b'{"inputs":[{"name":"x","datatype":"FP32","shape":[1,2],"data":[1.5,-2]}]}'),
         Golden("request-full.json", "request", "every field", encode_json_request(_full(Form.JSON), deadline_s=2.5)),
         Golden("request-datatypes.json", "request", "every datatype, no dimension, a dimension of 0",
-               encode_json_request(_request(Form.JSON, inputs=_every_datatype()), deadline_s=None)),
+               encode_json_request(_request(Form.JSON, inputs=every_datatype()), deadline_s=None)),
         Golden("request-by-reference.json", "request", "inputs that are stored",
                encode_json_request(_request(Form.JSON, inputs={}, ref=STORED), deadline_s=None)),
         Golden("request-by-bare-reference.json", "request", "a reference with what is needed alone, inputs empty",
@@ -183,7 +186,7 @@ def json_messages() -> list[Golden]:
         Golden("undecodable-array.json", "undecodable", "JSON, but no object", b" [1]"),
         Golden("undecodable-cut.json", "undecodable", "a message cut short", _body()[:-1]),
         Golden("reply-datatypes.json", "reply", "a result with every datatype",
-               encode_json_reply("golden-1", "m", "2", _every_datatype(), facts)),
+               encode_json_reply("golden-1", "m", "2", every_datatype(), facts)),
         Golden("reply-pointer.json", "reply", "a result that is stored",
                encode_json_reply("golden-1", "m", "2", {}, facts, STORED)),
         Golden("error-stored.json", "error", "an error that is stored too",
@@ -221,5 +224,5 @@ def cancels() -> list[Golden]:
     ]
 
 
-def all_messages() -> list[Golden]:
+def own_messages() -> list[Golden]:
     return [*msgpack_messages(), *json_messages(), *announcements(), *cancels()]

@@ -7,8 +7,9 @@ from typing import Any
 import jsonschema
 import msgpack
 import pytest
-from generate import FALLBACK_ID, SCHEMAS, TIMESTAMP_MS, files, reads_as
-from golden_messages import Golden, all_messages
+from generate import SCHEMAS, files, reads_as
+from golden_codecs import all_messages, read_request
+from golden_messages import Golden
 from independent_reader import read_tensor
 from schema_documents import (
     DOCUMENTS,
@@ -25,15 +26,15 @@ from schema_documents import (
 from producer_sdk import _json_objects as bodies
 from producer_sdk import wire
 from producer_sdk.cancels import Cancel
-from producer_sdk.records import decode_record
 from producer_sdk.wire import Undecodable
 
+BY_HAND = (".md", ".proto", ".fbs")
 INDEX = json.loads((SCHEMAS / "examples/index.json").read_bytes())
 GOLDEN = {golden.file: golden for golden in all_messages()}
 
 
 def on_disk() -> dict[str, bytes]:
-    paths = [path for path in SCHEMAS.rglob("*") if path.is_file() and path.name != "README.md"]
+    paths = [path for path in SCHEMAS.rglob("*") if path.is_file() and path.suffix not in BY_HAND]
     return {str(path.relative_to(SCHEMAS)): path.read_bytes() for path in paths}
 
 
@@ -106,7 +107,7 @@ def test_golden_messages_read_as_the_index_says(entry: dict[str, Any]) -> None:
         assert reads_as(golden) == entry["reads_as"]
         return
     with pytest.raises(Undecodable):
-        decode_record(golden.value, (), FALLBACK_ID, TIMESTAMP_MS)
+        read_request(golden)
 
 
 def test_every_message_has_its_line_in_the_index() -> None:

@@ -33,7 +33,7 @@ async def asynchronous() -> None:
         await client.infer("mlp", {"x": 1}, deadline_s=None)  # type: ignore[arg-type]
         await client.infer("mlp", {"x": 1}, priority=1)  # type: ignore[call-arg]
     Client(MemoryBroker())
-    Client("localhost:9092", encoding="xml")  # type: ignore[arg-type]
+    Client("localhost:9092", encoding=1)  # type: ignore[arg-type]
 
 
 def synchronous() -> None:

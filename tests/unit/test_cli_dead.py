@@ -14,6 +14,7 @@ from headrace.dead_rewrite import with_version, without_deadline
 from headrace.failure import UsageError
 from producer_sdk._read_record import ReadRecord
 from producer_sdk.oip import encode_json_request
+from producer_sdk.oip_protobuf import CODEC
 from producer_sdk.records import decode_record
 from producer_sdk.topics import Topics
 from producer_sdk.wire import Form, Request, encode_request
@@ -149,6 +150,17 @@ def test_another_version_replaces_that_field_alone(value: bytes) -> None:
     assert isinstance(after, Request)
     assert after.version == "7 b"
     assert msgspec.structs.replace(after, version=before.version) == before
+
+
+def test_a_request_of_a_codec_is_written_anew() -> None:
+    value = CODEC.encode_request(Request("a-1", INPUTS, version="1"), deadline_s=20)
+    of = letter(value, [("content-type", b"application/x-protobuf")])
+    assert going(of).outgoing.value == value
+    sent = going(of, to_version="7 b").outgoing
+    after = decode_record(sent.value, sent.headers, "", NOW_MS)
+    assert isinstance(after, Request)
+    assert (after.id, after.version, after.deadline_ms) == ("a-1", "7 b", NOW_MS + 20_000)
+    assert after.inputs == INPUTS
 
 
 def test_a_structured_event_is_changed_inside_and_goes_back_in_binary_mode() -> None:

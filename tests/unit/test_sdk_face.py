@@ -12,7 +12,8 @@ from producer_sdk.errors import Code, HeadraceError
 
 FOLDER = Path(producer_sdk.__file__).parent
 FILES = sorted(FOLDER.rglob("*.py"))
-OPTIONAL = {"boto3", "botocore", "confluent_kafka", "ml_dtypes", "urllib3"}  # urllib3 is one of boto3's
+# urllib3 is one of boto3's, google is protobuf's
+OPTIONAL = {"boto3", "botocore", "confluent_kafka", "flatbuffers", "google", "ml_dtypes", "urllib3"}
 ALLOWED = sys.stdlib_module_names | {"aiokafka", "msgspec", "numpy"} | OPTIONAL
 
 
