@@ -1,6 +1,6 @@
 """CPU microseconds a request of the gateway and the SDK in it, without sockets, Kafka and worker.
 
-`python -m benchmarks.gateway_cpu [--form json|binary] [--repeats N]`
+`python -m benchmarks.gateway_cpu [--form json|binary] [--apart] [--repeats N]`
 
 The gateway's own objects, from a connection's bytes to a published record and from a reply's record back to the bytes
 of an answer. In the socket's place is a transport that sends the next request of a connection in the turn of the event
@@ -97,7 +97,7 @@ class Line(asyncio.Transport):
 
     left, answered, done = 0, list["Line"](), asyncio.Event()
 
-    def __init__(self, requests: list[bytes], app: Any, state: ServerState) -> None:
+    def __init__(self, requests: list[list[bytes]], app: Any, state: ServerState) -> None:
         super().__init__()
         config = HttpServer(app, LIMITS).config
         config.load()
@@ -117,19 +117,21 @@ class Line(asyncio.Transport):
     def send(self) -> None:
         lines, Line.answered = Line.answered, []
         for line in lines[: max(Line.left, 0)]:
-            line.protocol.data_received(self._requests[Line.left % len(self._requests)])
+            for piece in self._requests[Line.left % len(self._requests)]:
+                line.protocol.data_received(piece)
 
     def is_closing(self) -> bool:
         return False
 
 
-def requests_of(form: HttpForm) -> list[bytes]:
-    """Whole requests, as `http_load` sends them."""
+def requests_of(form: HttpForm, *, apart: bool) -> list[list[bytes]]:
+    """Whole requests, as `http_load` sends them; `apart`: head and body come one after another."""
     random = np.random.default_rng(1)
     subject = Subject("mlp", Path(), 64, {"x": random.standard_normal((512, WIDTH), dtype=np.float32)})
     lines = "".join(f"{name}: {value}\r\n" for name, value in form.headers(subject).items())
     head = f"POST /v2/models/mlp/infer HTTP/1.1\r\nHost: 127.0.0.1:8000\r\nContent-Type: {form.content_type}\r\n{lines}"
-    return [head.encode() + b"Content-Length: %d\r\n\r\n" % len(body) + body for body in bodies(subject, form)]
+    requests = [(head.encode() + b"Content-Length: %d\r\n\r\n" % len(body), body) for body in bodies(subject, form)]
+    return [list(request) if apart else [b"".join(request)] for request in requests]
 
 
 async def announce(broker: Replying) -> None:
@@ -143,9 +145,10 @@ async def announce(broker: Replying) -> None:
     await (await producer.publish(TOPICS.control, Outgoing(said.key, encode_announcement(said))))
 
 
-async def measure(form: HttpForm, repeats: int) -> float:
+async def measure(form: HttpForm, repeats: int, *, apart: bool) -> float:
     """Least CPU microseconds a request."""
-    broker, requests, state, least = Replying(), requests_of(form), ServerState(), float("inf")
+    broker, state, least = Replying(), ServerState(), float("inf")
+    requests = requests_of(form, apart=apart)
     await announce(broker)
     async with Parts(GatewaySettings()).open(broker) as app:
         lines = [Line(requests, app, state) for _ in range(CONNECTIONS)]
@@ -163,9 +166,10 @@ def main() -> int:
     parser = argparse.ArgumentParser("python -m benchmarks.gateway_cpu", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--form", choices=FORMS, default="json")
     parser.add_argument("--repeats", type=int, default=40)
+    parser.add_argument("--apart", action="store_true", help="head and body of a request in two segments")
     given = parser.parse_args()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        print(f"{runner.run(measure(FORMS[given.form], given.repeats)):8.2f} us  {given.form}")
+        print(f"{runner.run(measure(FORMS[given.form], given.repeats, apart=given.apart)):8.2f} us  {given.form}")
     return 0
 
 

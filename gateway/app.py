@@ -72,7 +72,7 @@ class App:
     async def respond(self, exchange: Exchange) -> None:
         """Answer a request on a connection of our own server."""
         head = exchange.head
-        call = Call(new_id(), exchange.receive, head.headers, time.monotonic(), caller=exchange)
+        call = Call(new_id(), exchange.receive, head.headers, exchange.began_s or time.monotonic(), caller=exchange)
         await exchange.answer(call, await self._surely(call, head.method, head.raw_path))
 
     async def _surely(self, call: Call, method: str, raw_path: bytes) -> Answer:

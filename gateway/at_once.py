@@ -44,8 +44,9 @@ class AtOnce:
         target = head.target
         if target is None or target.template != INFER or head.method != "POST" or target.model is None:
             return False
-        call = Call(new_id(), exchange.receive, head.headers, time.monotonic(), target.model, target.version)
-        call.surface, call.caller = "oip", exchange
+        began_s = exchange.began_s or time.monotonic()
+        call = Call(new_id(), exchange.receive, head.headers, began_s, target.model, target.version)
+        call.caller = exchange
         asking = _Asking(self, exchange, call)
         try:
             return asking.begin(target.model)
@@ -73,6 +74,7 @@ class _Asking:
         at_once, call, exchange = self._at_once, self._call, self._exchange
         at_once.admission.enter()
         self._is_in = True
+        call.surface = "oip"
         served = at_once.inference.known(call, model)  # 1
         body = None if served is None else at_once.inference.take_whole(call)  # 2
         if served is None or body is None:

@@ -51,6 +51,9 @@ class Exchange:
 
     Attributes:
         head: what was asked.
+        began_s: when its head was there, on the monotonic clock; None where that is now.
+        waits_for_continue: the caller sends the body once it is told to.
+        held_bytes: of the body, that wait to be taken.
         keep_alive: whether the connection goes on after the answer.
         response_complete: the answer was written.
         more_body: the end of the body has not come yet.
@@ -62,28 +65,30 @@ class Exchange:
         "_chunks",
         "_connection",
         "_gone",
-        "_held_bytes",
         "_is_working",
         "_news",
-        "_waits_for_continue",
         "asking",
+        "began_s",
         "head",
+        "held_bytes",
         "keep_alive",
         "more_body",
         "response_complete",
         "task",
+        "waits_for_continue",
     )
 
     def __init__(self, connection: Connection, head: Head, *, keep_alive: bool, body: bytes | None = None) -> None:
         self._connection = connection
         self.head = head
+        self.began_s: float | None = None
         self.keep_alive = keep_alive
         self.response_complete = False
         self.more_body = body is None
-        self._waits_for_continue = body is None and connection.expect_100_continue
+        self.waits_for_continue = body is None and connection.expect_100_continue
         self._gone = False
         self._chunks = [] if body is None else [body]
-        self._held_bytes = 0
+        self.held_bytes = 0
         self._news: asyncio.Event | None = None  # only where something is waited for
         self.task: asyncio.Task[Any] | None = None
         self.asking: Asking | None = None
@@ -104,8 +109,8 @@ class Exchange:
         if self.response_complete:
             return
         self._chunks.append(chunk)
-        self._held_bytes += len(chunk)
-        if self._held_bytes > HIGH_WATER_LIMIT:
+        self.held_bytes += len(chunk)
+        if self.held_bytes > HIGH_WATER_LIMIT:
             self._connection.flow.pause_reading()
         self._tell()
 
@@ -139,16 +144,16 @@ class Exchange:
     async def receive(self) -> Message:
         """More of the body, or that the caller is gone, as ASGI has it."""
         connection = self._connection
-        if self._waits_for_continue and not connection.transport.is_closing():
+        if self.waits_for_continue and not connection.transport.is_closing():
             connection.transport.write(CONTINUE)
-        self._waits_for_continue = False
+        self.waits_for_continue = False
         if self.more_body and not self._chunks and not self._gone:
             self._news = asyncio.Event()
             await self._news.wait()
             self._news = None
         if self._gone:
             return {"type": "http.disconnect"}
-        body, self._chunks, self._held_bytes = b"".join(self._chunks), [], 0
+        body, self._chunks, self.held_bytes = b"".join(self._chunks), [], 0
         connection.read_on()  # after the last of the body too: or nobody would see the caller go
         return {"type": "http.request", "body": body, "more_body": self.more_body}
 

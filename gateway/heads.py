@@ -18,6 +18,7 @@ _LINE_BYTES = len(b": \r\n")  # of a header, beside its name and value
 _END = b"\r\n\r\n"
 # They change what the parser makes of what follows, or how the connection goes on.
 _NOT_PLAIN = frozenset((b"transfer-encoding", b"upgrade", b"connection", b"proxy-connection", b"expect", b"trailer"))
+_KEPT = (b"connection", b"keep-alive")  # what holds without it too
 
 
 class Head(NamedTuple):
@@ -54,27 +55,27 @@ class KnownHeads:
     def __init__(self) -> None:
         self._heads: dict[bytes, tuple[Head, int]] = {}
 
-    def split(self, data: bytes) -> tuple[Head, bytes] | None:
-        """Head and body of what is one whole request, if its head is known."""
+    def split(self, data: bytes) -> tuple[Head, bytes, int] | None:
+        """Head and body of what is one request, if its head is known, and how many bytes of the body are to come."""
         at = data.find(_END, 0, MOST_HEAD_BYTES) + len(_END)
         known = self._heads.get(data[:at])
-        if known is None or at + known[1] != len(data):
+        if known is None or at + known[1] < len(data):
             return None
-        return known[0], data[at:]
+        return known[0], data[at:], at + known[1] - len(data)
 
-    def learn(self, data: bytes, head: Head) -> None:
-        """Remember the head of what the parser took for one whole request and nothing else."""
+    def learn(self, data: bytes, head: Head, body_bytes: int) -> None:
+        """Remember the head of what the parser took for one request, or its begin, with so many bytes of body."""
         at = data.find(_END, 0, MOST_HEAD_BYTES) + len(_END)
+        if at < len(_END) or len(data) - at != body_bytes or head.method != "POST" or head.http_version != "1.1":
+            return
         lengths = [value for name, value in head.headers if name == b"content-length"]
-        if at < len(_END) or head.method != "POST" or head.http_version != "1.1":
+        if len(lengths) != 1 or not lengths[0].isdigit() or int(lengths[0]) < body_bytes:
             return
-        if len(lengths) != 1 or not lengths[0].isdigit():
-            return
-        if int(lengths[0]) != len(data) - at or any(name in _NOT_PLAIN for name, _ in head.headers):
+        if any(name in _NOT_PLAIN and (name, value.lower()) != _KEPT for name, value in head.headers):
             return
         if len(self._heads) >= MOST_HEADS:
             self._heads.clear()
-        self._heads[data[:at]] = head, len(data) - at
+        self._heads[data[:at]] = head, int(lengths[0])
 
 
 def _read_path(url: bytes) -> bytes:

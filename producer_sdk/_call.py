@@ -35,6 +35,7 @@ Inputs = Mapping[str, Any]
 Address = ReplyTo | S3Prefix | None
 MAX_TENANT_CHARS = 128
 MAX_VERSION_CHARS = 64
+MOST_OUTPUTS_KEPT = 8  # in what is remembered of a call: 64 long names for each of many would fill the memory
 _LANES = frozenset(str(lane) for lane in Lane)
 
 

@@ -40,7 +40,8 @@ _NOT_BESIDE_BYTES = ("shared_memory_region", "classification")
 _NOT_TAKEN = (SIZE, *_NOT_BESIDE_BYTES)
 
 
-_STAND_IN = Raw(b'["stands in"]')
+_STAND_IN_BYTES = b'["stands in"]'
+_STAND_IN = Raw(_STAND_IN_BYTES)
 
 _requests = msgspec.json.Decoder(RequestBody)
 _of_numbers = (
@@ -92,8 +93,10 @@ def _describe(body: bytes) -> _Described | None:
 
 def _learn(begin: bytes, end: bytes) -> Alike | None:
     """None: what is between them is not the data of the only tensor, or may be anything but a flat list of numbers."""
+    if _STAND_IN_BYTES in begin or _STAND_IN_BYTES in end:
+        return None  # which of the two is the data could not be told
     try:
-        parsed = _parse(b"".join((begin, _STAND_IN, end)))
+        parsed = _parse(b"".join((begin, _STAND_IN_BYTES, end)))
         asked = replace(_body_of(replace(parsed, inputs=[]), None), like=Likeness())
     except InvalidRequest:
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
@@ -9,6 +10,7 @@ from .errors import DeadlineExceeded, HeadraceError, InvalidRequest, QueueFull
 from .wire import Reply
 
 Outcome = Reply | HeadraceError
+log = logging.getLogger(__name__)
 
 
 class Waiter(Protocol):
@@ -75,7 +77,10 @@ class Pending:
         if waiting is None:
             return False
         self._remember(id, answered)
-        waiting.waiter.settle(outcome)
+        try:
+            waiting.waiter.settle(outcome)
+        except Exception:  # a fault of who waits must keep no outcome from others
+            log.exception("An outcome could not be taken.", extra={"action": "outcome_not_taken", "id": id})
         return True
 
     def due_s(self, id: str) -> float | None:

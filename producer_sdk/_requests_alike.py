@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from ._call import MOST_OUTPUTS_KEPT
 from .errors import InvalidRequest
 from .replies_alike import ext_head
 from .tensors import Datatype, Tensor, tensor_head
@@ -35,7 +36,7 @@ class Kind(NamedTuple):
 
 def encode_alike(id: str, deadline_ms: int, kind: Kind, inputs: Mapping[str, Tensor]) -> bytes | None:
     """The record value of a request without parameters, of one input; None: `wire.encode_request` writes it."""
-    if len(inputs) != 1 or deadline_ms < _LEAST_UINT64:
+    if len(inputs) != 1 or deadline_ms < _LEAST_UINT64 or len(kind.outputs or ()) > MOST_OUTPUTS_KEPT:
         return None
     ((name, tensor),) = inputs.items()
     try:

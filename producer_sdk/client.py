@@ -7,7 +7,17 @@ import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 
 from ._at_once import send_at_once
-from ._call import Call, Inputs, check_call, check_duration, check_plain_call, check_reply_to, encode_call, required
+from ._call import (
+    MOST_OUTPUTS_KEPT,
+    Call,
+    Inputs,
+    check_call,
+    check_duration,
+    check_plain_call,
+    check_reply_to,
+    encode_call,
+    required,
+)
 from ._claims import Sending
 from ._infer import InferWaiter
 from ._lifecycle import CLOSE_TIMEOUT_S as CLOSE_TIMEOUT_S
@@ -125,7 +135,7 @@ class Client(Lifecycle):
         """
         connection = self._open()
         try:
-            if parameters:
+            if parameters or len(outputs or ()) > MOST_OUTPUTS_KEPT:
                 call = check_call(model, lane, deadline_s, tenant, version, parameters, outputs)
             else:
                 call = check_plain_call(model, lane, tenant, version, outputs)

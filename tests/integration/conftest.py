@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 from broker_clients import Clients
+from prompt_broker import PromptBroker
 from secured_kafka import SecuredKafka, secured_kafka
 
 from producer_sdk.broker import Broker
@@ -12,6 +13,7 @@ from producer_sdk.kafka import KafkaBroker
 from producer_sdk.rdkafka import RdKafkaBroker
 from producer_sdk.testing import MemoryBroker
 
+WAYS = (MemoryBroker, PromptBroker)
 ALL_CLIENTS_VARIABLE = "HEADRACE_TEST_ALL_CLIENTS"
 # Where a promise rests on the client: how it reads, commits, publishes and gives partitions back. All others, and of
 # these the slow ones, are played on librdkafka when the variable is set.
@@ -65,6 +67,15 @@ def broker(request: pytest.FixtureRequest) -> Broker:
         return MemoryBroker()
     servers = request.getfixturevalue("kafka").bootstrap_servers
     return KafkaBroker(servers) if request.param == "kafka" else RdKafkaBroker(servers)
+
+
+@pytest.fixture(params=WAYS, ids=["by-a-task", "at-once"])
+def memory(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> MemoryBroker:
+    """The broker in memory, on which the gateway answers each inference by a task, then without one."""
+    broker: MemoryBroker = request.param()
+    if isinstance(broker, PromptBroker):
+        broker.know_routes(monkeypatch)
+    return broker
 
 
 @pytest.fixture

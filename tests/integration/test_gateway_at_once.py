@@ -109,3 +109,77 @@ async def test_many_at_once_and_again_get_each_their_own(memory: MemoryBroker) -
         assert {line for each in lines for line in each} == {b"HTTP/1.1 200 OK"}
         assert b'code="OK",model="mlp",surface="oip"} 200.0' in running.parts.metrics.text()
         assert running.parts.admission.inflight_by_model == {}
+
+
+async def test_a_body_behind_its_head_needs_no_task_either(running: Running) -> None:
+    head, _, body = ASKED.partition(b"\r\n\r\n")
+    door = running.parts.admission
+    for _ in range(3):  # the head is known from the second on
+        _, writer = await asyncio.open_connection("127.0.0.1", running.port)
+        writer.write(head + b"\r\n\r\n")
+        await until(lambda: any(each.running is not None for each in running.server.server_state.connections))
+        for at in range(0, len(body), 30):
+            assert not door.inflight
+            writer.write(body[at : at + 30])
+            await asyncio.sleep(0)
+        await until(lambda: bool(door.inflight_by_model))
+        assert not running.server.server_state.tasks
+        writer.transport.abort()
+        await until(lambda: not door.inflight)
+
+
+@pytest.mark.parametrize("is_known", [False, True])
+async def test_a_body_that_is_late_is_waited_for_by_a_task(running: Running, is_known: bool) -> None:
+    body = json.dumps({**BODY, "parameters": {"deadline_s": 0.3}}).encode()
+    asked = infer_of(body)
+    if is_known:
+        assert await ask(running, asked) == [b"HTTP/1.1 504 Gateway Timeout"]
+    reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
+    writer.write(asked[:-5])
+    await until(lambda: bool(running.server.server_state.tasks))
+    writer.write(asked[-5:])
+    assert await asyncio.wait_for(reader.readline(), 10) == b"HTTP/1.1 504 Gateway Timeout\r\n"
+    writer.close()
+    await writer.wait_closed()
+
+
+@pytest.mark.parametrize("is_known", [False, True])
+async def test_a_hang_up_before_the_body_is_counted(running: Running, is_known: bool) -> None:
+    if is_known:
+        _, other = await asyncio.open_connection("127.0.0.1", running.port)
+        other.write(ASKED)
+        await until(lambda: bool(running.parts.admission.inflight))
+    _, writer = await asyncio.open_connection("127.0.0.1", running.port)
+    writer.write(ASKED[:-5])
+    await until(lambda: len(running.server.server_state.connections) == 1 + is_known)
+    await asyncio.sleep(0.01)
+    writer.transport.abort()
+    await until(lambda: b'code="CANCELLED",model="mlp",surface="oip"} 1.0' in running.parts.metrics.text())
+    if is_known:
+        other.transport.abort()
+        await until(lambda: not running.parts.admission.inflight)
+
+
+async def test_the_time_until_the_body_came_counts_too(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.protocol.WAIT_FOR_BODY_S", 10.0)
+    asked = infer_of(json.dumps({**BODY, "parameters": {"deadline_s": 0.05}}).encode())
+    reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
+    writer.write(asked[:-5])
+    await asyncio.sleep(0.1)
+    writer.write(asked[-5:])
+    assert b" passed while the request arrived" in await asyncio.wait_for(reader.readuntil(b"arrived"), 10)
+    writer.close()
+    await writer.wait_closed()
+
+
+async def test_a_drain_answers_what_is_asked_and_takes_no_more(running: Running) -> None:
+    asked = infer_of(json.dumps({**BODY, "parameters": {"deadline_s": 0.5}}).encode())
+    reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
+    writer.write(asked)
+    await until(lambda: bool(running.parts.admission.inflight_by_model))
+    running.server.should_exit = True
+    answer = await asyncio.wait_for(reader.read(), 10)
+    assert answer.startswith(b"HTTP/1.1 504 ")
+    assert b"\r\nconnection: close\r\n" in answer
+    writer.close()
+    await writer.wait_closed()

@@ -18,11 +18,6 @@ CHUNKED = b"POST %s HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n" %
 
 
 @pytest.fixture
-def memory() -> MemoryBroker:
-    return MemoryBroker()
-
-
-@pytest.fixture
 async def running(memory: MemoryBroker) -> AsyncIterator[Running]:
     def double(inputs: dict[str, Array]) -> dict[str, Array]:
         return {"y": inputs["x"] * 2}
@@ -117,7 +112,8 @@ async def test_a_caller_that_hangs_up_after_garbage_is_forgotten(memory: MemoryB
         await until(lambda: not running.parts.admission.inflight)
 
 
-async def test_an_answer_cancelled_by_the_server_ends_its_connection(memory: MemoryBroker) -> None:
+async def test_an_answer_cancelled_by_the_server_ends_its_connection() -> None:
+    memory = MemoryBroker()  # on which each answer has a task that can be cancelled
     await announce_without_worker(memory)
     async with serving(memory) as running:
         reader, writer = await asyncio.open_connection("127.0.0.1", running.port)

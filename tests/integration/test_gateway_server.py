@@ -19,16 +19,11 @@ from producer_sdk.topics import Topics
 
 
 @pytest.fixture
-def broker() -> MemoryBroker:
-    return MemoryBroker()
-
-
-@pytest.fixture
-async def running(broker: MemoryBroker) -> AsyncIterator[Running]:
+async def running(memory: MemoryBroker) -> AsyncIterator[Running]:
     def double(inputs: dict[str, Array]) -> dict[str, Array]:
         return {"y": inputs["x"] * 2}
 
-    async with FakeWorker(broker, "mlp", double), serving(broker) as running:
+    async with FakeWorker(memory, "mlp", double), serving(memory) as running:
         yield running
 
 
@@ -84,9 +79,9 @@ async def test_who_waits_for_continue_is_refused_before_sending(running: Running
     assert (await running.raw(head)).startswith(b"HTTP/1.1 413 ")
 
 
-async def test_a_caller_that_hangs_up_is_forgotten(broker: MemoryBroker) -> None:
-    await announce_without_worker(broker)
-    async with serving(broker) as running:
+async def test_a_caller_that_hangs_up_is_forgotten(memory: MemoryBroker) -> None:
+    await announce_without_worker(memory)
+    async with serving(memory) as running:
         async with httpx.AsyncClient(base_url=running.url) as http:
             with pytest.raises(httpx.ReadTimeout):
                 await http.post(INFER, json=BODY, timeout=0.3)
@@ -109,16 +104,16 @@ async def test_a_caller_that_hangs_up_is_forgotten(broker: MemoryBroker) -> None
     ],
 )
 async def test_a_head_that_does_not_arrive_in_time_ends_the_connection(
-    broker: MemoryBroker, sent: bytes, answer: bytes
+    memory: MemoryBroker, sent: bytes, answer: bytes
 ) -> None:
-    async with serving(broker, ConnectionLimits(head_timeout_s=0.2, max_connections=100)) as running:
+    async with serving(memory, ConnectionLimits(head_timeout_s=0.2, max_connections=100)) as running:
         began = time.monotonic()
         assert (await running.raw(sent))[:12] == answer
     assert time.monotonic() - began > 0.19
 
 
-async def test_one_connection_too_many_is_refused(broker: MemoryBroker) -> None:
-    async with serving(broker, ConnectionLimits(head_timeout_s=10.0, max_connections=1)) as running:
+async def test_one_connection_too_many_is_refused(memory: MemoryBroker) -> None:
+    async with serving(memory, ConnectionLimits(head_timeout_s=10.0, max_connections=1)) as running:
         _, writer = await asyncio.open_connection("127.0.0.1", running.port)
         refused = await running.raw(b"")
         writer.close()
@@ -150,10 +145,10 @@ async def test_a_body_that_ends_too_early_is_not_waited_for(running: Running) ->
     await writer.wait_closed()
 
 
-async def test_a_record_past_kafkas_limit_is_a_413(broker: MemoryBroker) -> None:
-    await broker.admin().create_topics(model_topics(Topics(), "mlp", partitions=1))
-    broker.fail_publish(Topics().requests("mlp", "interactive"), PayloadTooLarge("too large for Kafka"))
-    async with FakeWorker(broker, "mlp", PayloadTooLarge("x")), serving(broker) as running, httpx.AsyncClient() as http:
+async def test_a_record_past_kafkas_limit_is_a_413(memory: MemoryBroker) -> None:
+    await memory.admin().create_topics(model_topics(Topics(), "mlp", partitions=1))
+    memory.fail_publish(Topics().requests("mlp", "interactive"), PayloadTooLarge("too large for Kafka"))
+    async with FakeWorker(memory, "mlp", PayloadTooLarge("x")), serving(memory) as running, httpx.AsyncClient() as http:
         response = await http.post(running.url + INFER, json=BODY)
     assert response.status_code == 413
     assert response.json()["error"].startswith("too large for Kafka; name a bucket")
@@ -171,11 +166,11 @@ async def test_requests_sent_ahead_are_answered_in_order(running: Running) -> No
     assert answers.count(b"connection: close\r\n") == 1
 
 
-async def test_a_caller_that_hangs_up_with_requests_sent_ahead_is_forgotten(broker: MemoryBroker) -> None:
-    await announce_without_worker(broker)
+async def test_a_caller_that_hangs_up_with_requests_sent_ahead_is_forgotten(memory: MemoryBroker) -> None:
+    await announce_without_worker(memory)
     body = json.dumps(BODY).encode()
     infer = b"POST %s HTTP/1.1\r\nhost: a\r\ncontent-length: %d\r\n\r\n" % (INFER.encode(), len(body)) + body
-    async with serving(broker) as running:
+    async with serving(memory) as running:
         _, writer = await asyncio.open_connection("127.0.0.1", running.port)
         writer.write(infer + infer)
         door = running.parts.admission
@@ -185,11 +180,11 @@ async def test_a_caller_that_hangs_up_with_requests_sent_ahead_is_forgotten(brok
         assert (door.inflight_by_model, door.body_bytes) == ({}, 0)
 
 
-async def test_a_caller_that_hangs_up_after_a_large_body_is_forgotten(broker: MemoryBroker) -> None:
+async def test_a_caller_that_hangs_up_after_a_large_body_is_forgotten(memory: MemoryBroker) -> None:
     """A large body pauses the reading of its connection."""
-    await announce_without_worker(broker)
+    await announce_without_worker(memory)
     body = json.dumps(BODY).encode() + b" " * 90_000
-    async with serving(broker) as running:
+    async with serving(memory) as running:
         _, writer = await asyncio.open_connection("127.0.0.1", running.port)
         writer.write(b"POST %s HTTP/1.1\r\nhost: a\r\ncontent-length: %d\r\n\r\n" % (INFER.encode(), len(body)) + body)
         await until(lambda: bool(running.parts.admission.inflight_by_model))
@@ -211,9 +206,9 @@ async def test_a_body_in_chunks_is_one_body(running: Running) -> None:
     writer.close()
 
 
-async def test_an_idle_connection_is_closed_in_its_time(broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_idle_connection_is_closed_in_its_time(memory: MemoryBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway.listen.KEEP_ALIVE_S", 0.3)
-    async with serving(broker) as running:
+    async with serving(memory) as running:
         reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
         for _ in range(3):
             writer.write(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
@@ -226,10 +221,10 @@ async def test_an_idle_connection_is_closed_in_its_time(broker: MemoryBroker, mo
 
 
 @pytest.mark.parametrize(("error", "status"), [(Cancelled("elsewhere"), b"499 "), (QueueFull("no room"), b"503 ")])
-async def test_every_error_has_its_status_line(broker: MemoryBroker, error: HeadraceError, status: bytes) -> None:
+async def test_every_error_has_its_status_line(memory: MemoryBroker, error: HeadraceError, status: bytes) -> None:
     body = json.dumps(BODY).encode()
     head = b"POST %s HTTP/1.0\r\ncontent-length: %d\r\n\r\n" % (INFER.encode(), len(body))
-    async with FakeWorker(broker, "mlp", error), serving(broker) as running:
+    async with FakeWorker(memory, "mlp", error), serving(memory) as running:
         assert (await running.raw(head + body)).startswith(b"HTTP/1.1 " + status)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+from gateway_sockets import client_of
 
 from gateway.parts import Parts
 from gateway.settings import GatewaySettings
@@ -67,14 +68,11 @@ class Rig:
 
 
 @pytest.fixture
-async def rig() -> AsyncIterator[Rig]:
-    broker = MemoryBroker()
+async def rig(memory: MemoryBroker) -> AsyncIterator[Rig]:
     parts = Parts(GatewaySettings(max_inflight_per_model=1, max_body_bytes=4096))
-    async with parts.open(broker) as app:
+    async with parts.open(memory) as app, client_of(app, memory) as http:
         parts.health.starting = None
-        transport = httpx.ASGITransport(app=app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://gateway") as http:
-            yield Rig(broker, parts, http)
+        yield Rig(memory, parts, http)
 
 
 @pytest.fixture

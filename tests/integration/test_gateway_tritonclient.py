@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 
 import httpx
 import pytest
+from gateway_sockets import client_of
 
 from gateway.parts import Parts
 from gateway.settings import GatewaySettings
@@ -37,27 +38,21 @@ BINARY = (
 
 
 @pytest.fixture
-def broker() -> MemoryBroker:
-    return MemoryBroker()
-
-
-@pytest.fixture
-async def worker(broker: MemoryBroker) -> AsyncIterator[FakeWorker]:
+async def worker(memory: MemoryBroker) -> AsyncIterator[FakeWorker]:
     def double(inputs: dict[str, Array]) -> dict[str, Array]:
         return {"y": inputs["x"] * 2}
 
-    async with FakeWorker(broker, "mlp", double) as worker:
+    async with FakeWorker(memory, "mlp", double) as worker:
         yield worker
 
 
 @pytest.fixture
-async def http(broker: MemoryBroker, worker: FakeWorker) -> AsyncIterator[httpx.AsyncClient]:
+async def http(memory: MemoryBroker, worker: FakeWorker) -> AsyncIterator[httpx.AsyncClient]:
     parts = Parts(GatewaySettings())
-    async with parts.open(broker) as app:
+    async with parts.open(memory) as app, client_of(app, memory) as http:
         parts.health.starting = None
-        transport = httpx.ASGITransport(app=app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://gateway", headers=HEADERS) as http:
-            yield http
+        http.headers.update(HEADERS)
+        yield http
 
 
 async def test_its_probes_are_answered(http: httpx.AsyncClient) -> None:

@@ -32,19 +32,19 @@ def shout(inputs: dict[str, Array]) -> dict[str, Array]:
 
 
 @asynccontextmanager
-async def gateway(*, broker: MemoryBroker, v1_model: str | None = None) -> AsyncIterator[Any]:
+async def gateway(*, memory: MemoryBroker, v1_model: str | None = None) -> AsyncIterator[Any]:
     parts = Parts(GatewaySettings(v1_model=v1_model))
-    async with parts.open(broker) as app:
+    async with parts.open(memory) as app:
         transport = httpx.ASGITransport(app=app)
         async with httpx.AsyncClient(transport=transport, base_url="http://gateway") as http:
             yield http
 
 
-async def announce(broker: MemoryBroker, model: str = "shouter", age_s: float = 0.0, **changed: Any) -> None:
+async def announce(memory: MemoryBroker, model: str = "shouter", age_s: float = 0.0, **changed: Any) -> None:
     now_ms = round((time.time() - age_s) * 1000)
     fields: dict[str, Any] = {"inputs": (PROMPT,), "outputs": (SCORES, OUTPUT), "at_ms": now_ms, "heartbeat_s": 60.0}
     announcement = Announcement("w0", model, ("1",), ModelState.READY, **{**fields, **changed})
-    admin, producer = broker.admin(), broker.producer()
+    admin, producer = memory.admin(), memory.producer()
     await ensure_system_topics(admin, Topics())
     await producer.start()
     await (
@@ -56,19 +56,19 @@ async def announce(broker: MemoryBroker, model: str = "shouter", age_s: float = 
 
 
 @pytest.fixture
-def broker() -> MemoryBroker:
+def memory() -> MemoryBroker:
     return MemoryBroker()
 
 
 @pytest.fixture
-async def shouter(broker: MemoryBroker) -> AsyncIterator[FakeWorker]:
-    async with FakeWorker(broker, "shouter", shout) as worker:
-        await announce(broker)
+async def shouter(memory: MemoryBroker) -> AsyncIterator[FakeWorker]:
+    async with FakeWorker(memory, "shouter", shout) as worker:
+        await announce(memory)
         yield worker
 
 
-async def test_a_prompt_becomes_one_row_and_the_output_text(broker: MemoryBroker, shouter: FakeWorker) -> None:
-    async with gateway(broker=broker) as http:
+async def test_a_prompt_becomes_one_row_and_the_output_text(memory: MemoryBroker, shouter: FakeWorker) -> None:
+    async with gateway(memory=memory) as http:
         response = await http.post("/v1/infer", json={"prompt": "grüße", "id": "req-1"})
     body = response.json()
     assert (body["id"], body["output"]) == ("req-1", "GRüßE(1, 1, 1)")
@@ -77,7 +77,7 @@ async def test_a_prompt_becomes_one_row_and_the_output_text(broker: MemoryBroker
 
 
 async def test_terms_keep_their_meaning_and_other_scalars_reach_the_model(
-    broker: MemoryBroker, shouter: FakeWorker
+    memory: MemoryBroker, shouter: FakeWorker
 ) -> None:
     asked = {
         "model": "shouter",
@@ -88,7 +88,7 @@ async def test_terms_keep_their_meaning_and_other_scalars_reach_the_model(
         "top_k": 3,
         "timeout": 9,
     }
-    async with gateway(broker=broker) as http:
+    async with gateway(memory=memory) as http:
         assert (await http.post("/v1/infer", json={**asked, "id": None})).status_code == 200
     (request,) = shouter.received
     assert (request.version, request.tenant, request.outputs) == ("1", "t", ("output",))
@@ -111,9 +111,9 @@ async def test_terms_keep_their_meaning_and_other_scalars_reach_the_model(
     ],
 )
 async def test_a_bad_request_is_refused(
-    broker: MemoryBroker, shouter: FakeWorker, body: dict[str, object], sentence: str
+    memory: MemoryBroker, shouter: FakeWorker, body: dict[str, object], sentence: str
 ) -> None:
-    async with gateway(broker=broker) as http:
+    async with gateway(memory=memory) as http:
         response = await http.post("/v1/infer", json=body)
     assert (response.status_code, response.json()["code"]) == (400, "INVALID_REQUEST")
     assert sentence in response.json()["error"]
@@ -130,55 +130,55 @@ async def test_a_bad_request_is_refused(
     ],
 )
 async def test_a_body_that_can_be_misread_is_refused(
-    broker: MemoryBroker, shouter: FakeWorker, body: bytes, sentence: str
+    memory: MemoryBroker, shouter: FakeWorker, body: bytes, sentence: str
 ) -> None:
-    async with gateway(broker=broker) as http:
+    async with gateway(memory=memory) as http:
         response = await http.post("/v1/infer", content=body)
     assert (response.status_code, response.json()["error"]) == (400, sentence)
     assert shouter.received == []
 
 
-async def test_half_a_surrogate_pair_is_no_text(broker: MemoryBroker, shouter: FakeWorker) -> None:
-    async with gateway(broker=broker) as http:
+async def test_half_a_surrogate_pair_is_no_text(memory: MemoryBroker, shouter: FakeWorker) -> None:
+    async with gateway(memory=memory) as http:
         for body in (b'{"prompt": "\\ud800"}', b'{"prompt": "a", "note": "\\ud800"}', b'{"prompt": "a", "\\ud800": 1}'):
             response = await http.post("/v1/infer", content=body)
             assert (response.status_code, response.json()["code"]) == (400, "INVALID_REQUEST")
 
 
-async def test_without_a_name_the_single_model_is_meant(broker: MemoryBroker, shouter: FakeWorker) -> None:
-    async with gateway(broker=broker) as http:
+async def test_without_a_name_the_single_model_is_meant(memory: MemoryBroker, shouter: FakeWorker) -> None:
+    async with gateway(memory=memory) as http:
         assert (await http.post("/v1/infer", json={"prompt": "a"})).status_code == 200
-    await announce(broker, "other")
-    async with gateway(broker=broker) as http:
+    await announce(memory, "other")
+    async with gateway(memory=memory) as http:
         response = await http.post("/v1/infer", json={"prompt": "a"})
     assert response.status_code == 400
     assert "'other', 'shouter'" in response.json()["error"]
 
 
-async def test_without_any_model_the_caller_is_told_to_come_back(broker: MemoryBroker) -> None:
-    async with gateway(broker=broker) as http:
+async def test_without_any_model_the_caller_is_told_to_come_back(memory: MemoryBroker) -> None:
+    async with gateway(memory=memory) as http:
         response = await http.post("/v1/infer", json={"prompt": "a"})
     assert (response.status_code, response.json()["code"]) == (503, "MODEL_NOT_READY")
 
 
-async def test_a_model_whose_workers_are_gone_is_not_among_several(broker: MemoryBroker, shouter: FakeWorker) -> None:
-    await announce(broker, "other", age_s=200.0)
-    async with gateway(broker=broker) as http:
+async def test_a_model_whose_workers_are_gone_is_not_among_several(memory: MemoryBroker, shouter: FakeWorker) -> None:
+    await announce(memory, "other", age_s=200.0)
+    async with gateway(memory=memory) as http:
         assert len((await http.get("/")).json()["models"]) == 2
         assert (await http.post("/v1/infer", json={"prompt": "a"})).status_code == 200
 
 
-async def test_the_setting_says_which_model_is_meant(broker: MemoryBroker, shouter: FakeWorker) -> None:
-    await announce(broker, "other")
-    async with gateway(broker=broker, v1_model="shouter") as http:
+async def test_the_setting_says_which_model_is_meant(memory: MemoryBroker, shouter: FakeWorker) -> None:
+    await announce(memory, "other")
+    async with gateway(memory=memory, v1_model="shouter") as http:
         assert (await http.post("/v1/infer", json={"prompt": "a"})).status_code == 200
-    async with gateway(broker=broker, v1_model="away") as http:
+    async with gateway(memory=memory, v1_model="away") as http:
         assert (await http.post("/v1/infer", json={"prompt": "a"})).json()["code"] == "UNKNOWN_MODEL"
 
 
-async def test_other_outputs_are_lists_without_the_row_axis(broker: MemoryBroker, shouter: FakeWorker) -> None:
-    await announce(broker, v1_output="scores")
-    async with gateway(broker=broker) as http:
+async def test_other_outputs_are_lists_without_the_row_axis(memory: MemoryBroker, shouter: FakeWorker) -> None:
+    await announce(memory, v1_output="scores")
+    async with gateway(memory=memory) as http:
         assert (await http.post("/v1/infer", json={"prompt": "a"})).json()["output"] == [0.5, "NaN"]
 
 
@@ -192,14 +192,14 @@ async def test_other_outputs_are_lists_without_the_row_axis(broker: MemoryBroker
     ],
 )
 async def test_a_model_that_takes_no_prompt_says_so(
-    broker: MemoryBroker, shouter: FakeWorker, changed: dict[str, Any], sentence: str
+    memory: MemoryBroker, shouter: FakeWorker, changed: dict[str, Any], sentence: str
 ) -> None:
-    await announce(broker, **changed)
-    async with gateway(broker=broker) as http:
+    await announce(memory, **changed)
+    async with gateway(memory=memory) as http:
         response = await http.post("/v1/infer", json={"prompt": "a"})
     assert (response.status_code, sentence in response.json()["error"]) == (400, True)
 
 
-async def test_a_model_that_announces_nothing_gets_a_plain_row(broker: MemoryBroker) -> None:
-    async with FakeWorker(broker, "plain", lambda inputs: {"y": inputs["prompt"]}), gateway(broker=broker) as http:
+async def test_a_model_that_announces_nothing_gets_a_plain_row(memory: MemoryBroker) -> None:
+    async with FakeWorker(memory, "plain", lambda inputs: {"y": inputs["prompt"]}), gateway(memory=memory) as http:
         assert (await http.post("/v1/infer", json={"prompt": "a"})).json()["output"] == "a"

@@ -5,8 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
+import httpx
+from prompt_broker import PromptBroker
+
+from gateway.app import App
 from gateway.listen import HttpServer, open_socket
 from gateway.parts import Parts
 from gateway.protocol import ConnectionLimits
@@ -48,14 +52,41 @@ async def serving(
     broker: MemoryBroker, limits: ConnectionLimits = LIMITS, max_body_bytes: int = 100_000
 ) -> AsyncIterator[Running]:
     parts = Parts(GatewaySettings(max_body_bytes=max_body_bytes))
-    async with parts.open(broker) as app:
-        with open_socket("127.0.0.1", 0) as listening:
-            server = HttpServer(app, limits)
-            listening.listen()
-            task = asyncio.create_task(server.serve([listening]))
-            yield Running(parts, server, listening.getsockname()[1])
-            server.should_exit = True
-            await task
+    async with parts.open(broker) as app, _listening(app, limits) as (server, port):
+        yield Running(parts, server, port)
+
+
+@asynccontextmanager
+async def _listening(app: App, limits: ConnectionLimits) -> AsyncIterator[tuple[HttpServer, int]]:
+    with open_socket("127.0.0.1", 0) as listening:
+        server = HttpServer(app, limits)
+        listening.listen()
+        task = asyncio.create_task(server.serve([listening]))
+        yield server, listening.getsockname()[1]
+        server.should_exit = True
+        await task
+
+
+class _ToServer(httpx.AsyncHTTPTransport):
+    """Sends all to our server, whatever host the URL names."""
+
+    def __init__(self, port: int) -> None:
+        super().__init__()
+        self._port = port
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        request.url = request.url.copy_with(host="127.0.0.1", port=self._port)
+        return await super().handle_async_request(request)
+
+
+@asynccontextmanager
+async def client_of(app: App, broker: MemoryBroker) -> AsyncIterator[httpx.AsyncClient]:
+    """An HTTP client of a gateway: by ASGI, or on our own server where the broker takes records at once."""
+    async with AsyncExitStack() as opened:
+        transport: httpx.AsyncBaseTransport = httpx.ASGITransport(app=app)
+        if isinstance(broker, PromptBroker):
+            transport = _ToServer((await opened.enter_async_context(_listening(app, LIMITS)))[1])
+        yield await opened.enter_async_context(httpx.AsyncClient(transport=transport, base_url="http://gateway"))
 
 
 async def announce_without_worker(broker: MemoryBroker) -> None:

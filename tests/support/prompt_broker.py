@@ -1,6 +1,12 @@
 """The broker in memory, whose producers take records at once too, as those on Kafka do."""
 
+import asyncio
+
+import pytest
+
 from producer_sdk._memory_producer import MemoryAcknowledged, MemoryProducer
+from producer_sdk._producer import Sender
+from producer_sdk._route import Route
 from producer_sdk.broker import NoSuchPlace, Outgoing
 from producer_sdk.testing import MemoryBroker
 
@@ -23,3 +29,17 @@ class PromptProducer(MemoryProducer):
 class PromptBroker(MemoryBroker):
     def producer(self) -> PromptProducer:
         return PromptProducer(self._logs, self._faults)
+
+    def know_routes(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Spare clients their look for a topic, or the first request of each would have to wait for it."""
+        look = Sender.known_route
+
+        def known_route(sender: Sender, model: str, lane: str) -> Route | None:
+            topic = sender._topics.requests(model, lane)
+            partitions = self._logs._topics.get(topic)
+            if partitions and (model, lane) not in sender._routes:
+                sender._routes[model, lane] = Route(topic, len(partitions), model, lane)
+                sender._listed_at_s = asyncio.get_running_loop().time()
+            return look(sender, model, lane)
+
+        monkeypatch.setattr(Sender, "known_route", known_route)

@@ -1,18 +1,22 @@
 """Who has no task to wait in is told each outcome once, by a call."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
 from prompt_broker import PromptBroker
 
 from producer_sdk import Client
+from producer_sdk._call import check_plain_call
+from producer_sdk._read_record import ReadRecord as Record
 from producer_sdk.errors import Cancelled, DeadlineExceeded, HeadraceError, InvalidRequest
 from producer_sdk.model_topics import model_topics
 from producer_sdk.system_topics import ensure_system_topics
 from producer_sdk.tensors import Datatype, Tensor
 from producer_sdk.topics import Topics
-from producer_sdk.wire import Reply
+from producer_sdk.wire import Reply, TensorReply, encode_reply
 
+TOPIC = Topics().replies
 INPUTS = {"x": Tensor(Datatype.FP32, (1, 1), b"\0\0\0\0")}
 
 
@@ -61,3 +65,39 @@ async def test_a_wrong_argument_is_refused_at_once(client: Client, wrong: dict[s
     with pytest.raises(InvalidRequest):
         client.infer_at_once("mlp", INPUTS, Told(), **({"id": "a"} | wrong))  # type: ignore[arg-type]
     assert client.counters.pending == 0
+
+
+class Raising(Told):
+    def settle(self, outcome: Reply | HeadraceError) -> None:
+        super().settle(outcome)
+        raise RuntimeError("a fault of who waits")
+
+
+async def test_a_fault_of_one_that_is_told_keeps_no_outcome_from_others(client: Client) -> None:
+    for _ in range(2):  # the second time too: the timer goes on
+        raising, told = Raising(), Told()
+        assert client.infer_at_once("mlp", INPUTS, raising, id="a", deadline_s=0.01)
+        assert client.infer_at_once("mlp", INPUTS, told, id="b", deadline_s=0.01)
+        for _ in range(500):
+            if told.outcomes:
+                break
+            await asyncio.sleep(0.01)
+        assert [type(each) for each in raising.outcomes + told.outcomes] == [DeadlineExceeded] * 2
+
+
+async def test_a_fault_of_one_that_is_told_loses_no_reply_beside_it(client: Client) -> None:
+    raising, told = Raising(), Told()
+    assert client.infer_at_once("mlp", INPUTS, raising, id="a")
+    assert client.infer_at_once("mlp", INPUTS, told, id="b")
+
+    records = [Record(TOPIC, 0, 0, 0, id, encode_reply(id.decode(), "mlp", "1", {}, {}), ()) for id in (b"a", b"b")]
+    client._replies._handle(records)
+    assert [type(each) for each in raising.outcomes + told.outcomes] == [TensorReply] * 2
+
+
+async def test_a_call_of_many_outputs_is_not_kept(client: Client) -> None:
+    check_plain_call.cache_clear()
+    assert client.infer_at_once("mlp", INPUTS, Told(), id="a", outputs=tuple(map(str, range(9))))
+    assert check_plain_call.cache_info().currsize == 0
+    assert client.infer_at_once("mlp", INPUTS, Told(), id="b", outputs=("y",))
+    assert check_plain_call.cache_info().currsize == 1

@@ -58,6 +58,7 @@ def test_other_data_between_the_same_bytes_is_judged_as_ever(data: bytes, monkey
         b'{"inputs":[{"name":"data","shape":%b,"datatype":"FP32","data":[1,2]}]}',
         b'{"x":{"data":%b},"inputs":[{"name":"x","shape":[2],"datatype":"FP32","data":[1,2]}]}',
         b'{"inputs":[{"name":"x","shape":[2],"datatype":"BYTES","data":%b}]}',
+        b'{"x":{"data":%b},"inputs":[{"name":"x","shape":[2],"datatype":"FP32","data":["stands in"]}]}',
         b'{"inputs":[%b,%b]}' % (ITEM, ITEM.replace(b"%b", b"[1,2]").replace(b'"x"', b'"y"')),
     ],
 )

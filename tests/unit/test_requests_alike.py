@@ -32,4 +32,6 @@ def test_what_differs_in_more_is_left_to_the_encoder() -> None:
     kind, tensor = Kind(REPLY_TO, None, None, None), Tensor(Datatype.UINT8, (1,), b"a")
     assert encode_alike("a", DEADLINE_MS, kind, {"x": tensor, "y": tensor}) is None
     assert encode_alike("a", 1, kind, {"x": tensor}) is None
+    many = kind._replace(outputs=tuple(map(str, range(9))))
+    assert encode_alike("a", DEADLINE_MS, many, {"x": tensor}) is None
     assert encode_alike("a", DEADLINE_MS, kind, {"\ud800": tensor}) is None
