@@ -16,6 +16,7 @@ from typing import cast
 
 from msgspec import Struct
 
+from ._codec_faults import check_reply, check_request, failed, words_of
 from ._codec_messages import Asked as Asked
 from ._codec_messages import Told as Told
 from ._codec_messages import make_tensor as make_tensor
@@ -29,6 +30,7 @@ from .wire import Refused as Refused
 from .wire import Reply as Reply
 from .wire import Request as Request
 from .wire import Undecodable as Undecodable
+from .wire import sendable as sendable
 
 GROUP = "headrace.codecs"
 PROTOBUF_TYPES = ("application/x-protobuf", "application/protobuf")
@@ -72,13 +74,21 @@ def codec_named(name: str) -> Codec | None:
 
 def not_known(content_type: str) -> str:
     """What is wrong with a content type that no codec has: a sentence with those that there are."""
-    plug_ins = _plug_ins()
-    known = [*PROTOBUF_TYPES, *(each for each in plug_ins.codecs if "/" in each)]
-    faults = "".join(f"; {fault}" for fault in plug_ins.faults)
+    known = [*PROTOBUF_TYPES, *(each for each in _plug_ins().codecs if "/" in each)]
     return (
         f"content-type {shown(content_type)} is not known here: send application/json, application/vnd.msgpack"
-        f" or one of the codecs' types, {', '.join(known)}{faults}"
+        f" or one of the codecs' types, {', '.join(known)}{_faults()}"
     )
+
+
+def name_not_known(name: str) -> str:
+    """The same of a codec's name."""
+    known = ["msgpack", "json", "protobuf", *(each for each in _plug_ins().codecs if "/" not in each)]
+    return f"{shown(name)} is not known here: use one of {', '.join(known)}{_faults()}"
+
+
+def _faults() -> str:
+    return "".join(f"; {fault}" for fault in _plug_ins().faults)
 
 
 def decode_request_by(codec: Codec, value: bytes, fallback_id: str, timestamp_ms: int) -> Request | Refused:
@@ -88,15 +98,12 @@ def decode_request_by(codec: Codec, value: bytes, fallback_id: str, timestamp_ms
         Undecodable: nobody can be answered.
     """
     try:
-        request = codec.decode_request(value, fallback_id, timestamp_ms)
+        return check_request(codec.decode_request(value, fallback_id, timestamp_ms))
     except Undecodable as err:
         err.id = err.id or fallback_id
         raise
     except Exception as err:
-        raise Undecodable(_failed(codec, "read the request", err), id=fallback_id) from err
-    if not isinstance(request, Request | Refused):
-        raise Undecodable(f"codec {codec.name} gave {type(request).__name__} for a request", id=fallback_id)
-    return request
+        raise Undecodable(failed(codec, "read the request", err), id=fallback_id) from err
 
 
 def decode_reply_by(codec: Codec, value: bytes) -> Reply | HeadraceError:
@@ -106,21 +113,16 @@ def decode_reply_by(codec: Codec, value: bytes) -> Reply | HeadraceError:
         Undecodable: the value is no reply.
     """
     try:
-        return codec.decode_reply(value)
+        return check_reply(codec.decode_reply(value))
     except Undecodable:
         raise
     except Exception as err:
-        raise Undecodable(_failed(codec, "read the reply", err)) from err
+        raise Undecodable(failed(codec, "read the reply", err)) from err
 
 
 def unwritable(codec: Codec, id: str, err: Exception) -> HeadraceError:
     """The error reply in place of a result that a codec could not write."""
-    return InferenceFailed(_failed(codec, "write the model's reply", err), id=id)
-
-
-def _failed(codec: Codec, what: str, err: Exception) -> str:
-    reason = err.message if isinstance(err, HeadraceError) else f"{type(err).__name__}: {err}"
-    return f"codec {codec.name} could not {what}: {reason}"
+    return InferenceFailed(failed(codec, "write the model's reply", err), id=id)
 
 
 def _check_message(parameters: list[str], content_type: str) -> None:
@@ -154,25 +156,31 @@ def _look_up() -> _PlugIns:
     from importlib import metadata  # slow to import, and few need it
 
     found = _PlugIns()
-    for entry in metadata.entry_points(group=GROUP):
+    entries = metadata.entry_points(group=GROUP)
+    for entry in {each.value: each for each in entries}.values():  # two distributions may bring the same one
         try:
             loaded = entry.load()
             codec = cast(Codec, loaded() if isinstance(loaded, type) else loaded)
-            keys = _keys_of(codec)
+            keys = _keys_of(codec, found.codecs)
         except Exception as err:  # noqa: BLE001 - a plug-in is not our code
-            found.faults.append(f"plug-in {entry.name} could not be loaded ({type(err).__name__}: {err})")
-            _log.warning("Codec %s is left out: %s: %s", entry.name, type(err).__name__, err,
-                         extra={"action": "codec_left_out"})  # fmt: skip
+            reason = words_of(err)
+            found.faults.append(f"plug-in {entry.name} could not be loaded ({reason})")
+            _log.warning("Codec %s is left out: %s", entry.name, reason, extra={"action": "codec_left_out"})
             continue
         for key in keys:
-            found.codecs.setdefault(key, codec)
+            found.codecs[key] = codec
     return found
 
 
-def _keys_of(codec: Codec) -> tuple[str, ...]:
+def _keys_of(codec: Codec, others: dict[str, Codec]) -> tuple[str, ...]:
     name, types = codec.name, codec.content_types
     if not _NAME.fullmatch(name) or name in _TAKEN:
         raise ValueError(f"its name {name!r} is taken, or is not 1 to 32 of a-z 0-9")
     if not types or not all(_TYPE.fullmatch(each) for each in types):
         raise ValueError(f"its content types {types!r} are not type/subtype in lower case")
+    from ._ce_types import is_self_told  # which imports this module
+
+    taken = [key for key in (*types, name) if key in _BUILT_IN or key in others or ("/" in key and is_self_told(key))]
+    if taken:
+        raise ValueError(f"{' and '.join(taken)} is taken already")
     return (*types, name)

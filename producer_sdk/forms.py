@@ -9,13 +9,13 @@ from typing import Any
 from ._ce_types import content_type_of as content_type_of
 from ._ce_types import form_of as form_of
 from ._ce_types import type_header
+from ._codec_faults import check_value, failed
 from .broker import Headers
-from .codecs import codec_named, unwritable
+from .codecs import codec_named, name_not_known, unwritable
 from .dataref import DataRef
 from .errors import HeadraceError, InvalidRequest
 from .oip import encode_json_error, encode_json_reply, encode_json_request
 from .tensors import Tensor
-from .topics import shown
 from .wire import AnyForm, Form, Request, encode_error, encode_reply, encode_request
 
 _OWN = {form.value: form for form in Form}
@@ -37,7 +37,7 @@ def form_named(name: str) -> AnyForm:
         return _OWN[name]
     codec = codec_named(name)
     if codec is None:
-        raise InvalidRequest(f"{shown(name)} is not known: use 'msgpack' or 'json', or a codec that is installed")
+        raise InvalidRequest(name_not_known(name))
     return codec
 
 
@@ -58,11 +58,11 @@ def request_value(request: Request, *, deadline_s: float | None) -> bytes:
     if form is Form.JSON:
         return encode_json_request(request, deadline_s=deadline_s)
     try:
-        return form.encode_request(request, deadline_s=deadline_s)
+        return check_value(form.encode_request(request, deadline_s=deadline_s))
     except HeadraceError:
         raise
     except Exception as err:
-        raise InvalidRequest(f"codec {form.name} could not write the request: {err}", id=request.id) from err
+        raise InvalidRequest(failed(form, "write the request", err), id=request.id) from err
 
 
 def result_value(
@@ -85,7 +85,7 @@ def result_value(
     if form is Form.JSON:
         return encode_json_reply(id, model, version, outputs, parameters, ref)
     try:
-        return form.encode_reply(id, model, version, outputs, parameters, ref)
+        return check_value(form.encode_reply(id, model, version, outputs, parameters, ref))
     except Exception as err:
         raise unwritable(form, id, err) from err
 
@@ -99,7 +99,7 @@ def error_value(
     if form is Form.MSGPACK:
         return encode_error(id, model, version, error, ref)
     try:
-        return form.encode_error(id, model, version, error, ref)
+        return check_value(form.encode_error(id, model, version, error, ref))
     except Exception:  # noqa: BLE001 - a plug-in is not our code
         _log.exception("Codec %s could not write an error reply", form.name, extra={"action": "codec_failed"})
         return encode_json_error(id, error, ref)  # a value that people can read is better than none

@@ -82,12 +82,13 @@ class PayloadSettings(Struct, frozen=True, kw_only=True):
 
     def _check_use(self) -> None:
         """Nothing is given that no bucket uses; artifacts of models are encrypted by whoever puts them there."""
-        uses = {
-            "s3_endpoint_url": (self.s3_endpoint_url, self._buckets()),
-            "s3_kms_key": (self.s3_kms_key, self.s3_buckets or self.s3_claim_bucket),
-        }
-        for name in (name for name, (value, buckets) in uses.items() if value is not None and not buckets):
-            raise ValueError(f"{name} has no effect without a bucket: set s3_buckets or s3_claim_bucket too")
+        if self.s3_endpoint_url is not None and not self._buckets():
+            raise ValueError(
+                "s3_endpoint_url has no effect without a bucket: "
+                "set s3_buckets, s3_claim_bucket or s3_model_buckets too"
+            )
+        if self.s3_kms_key is not None and not (self.s3_buckets or self.s3_claim_bucket):
+            raise ValueError("s3_kms_key has no effect without a bucket: set s3_buckets or s3_claim_bucket too")
 
     def _buckets(self) -> tuple[str, ...]:
         return (*self.s3_buckets, *self.s3_model_buckets, *filter(None, [self.s3_claim_bucket]))

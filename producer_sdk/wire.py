@@ -188,7 +188,8 @@ def _unreadable(value: bytes, err: Exception, id: str) -> Undecodable:
         return Undecodable(f"the record is no request: its MessagePack {in_words(err, 'array')}", id=id)
     return Undecodable(
         "the record is no request: a value is either a JSON object of the Open Inference Protocol or the MessagePack "
-        f"array of headrace's docs/wire.md, but this one begins with {bytes(value[:SHOWN_BYTES])!r}",
+        f"array of headrace's docs/wire.md, but this one begins with {bytes(value[:SHOWN_BYTES])!r}; "
+        "any other form needs its header content-type (docs/codecs.md)",
         id=id,
     )
 

@@ -1,7 +1,7 @@
 """Files of models on this machine: artifacts by their checksum, and the folders that runners load from.
 
     <cache>/artifacts/<sha256>                   whole, and what its name says when it was put there
-    <cache>/artifacts/<sha256>.<random>.part     being fetched by one worker
+    <cache>/artifacts/<sha256>.<random>.part     being fetched by one worker, which holds its lock
     <cache>/loads/<model>-<version>-<random>/    what a runner loads: links to artifacts and to the version's files
 
 All of it blocks, so it is called on threads. Several processes use one cache.
@@ -17,14 +17,12 @@ import os
 import shutil
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from .runners.engine import LoadFailed
 
-_ABANDONED_S = 3600.0  # what a fetch that was killed has left is removed after so long
 _LOCK_TRIES = 10
 _CHUNK = 1 << 20
 _NO_LINKS = (errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS)
@@ -48,12 +46,26 @@ class ArtifactCache:
         return shutil.disk_usage(self.artifacts).free
 
     def new_part(self, sha256: str, nbytes: int) -> PartFile:
-        """A file of that size to be filled; those that killed workers have left are removed."""
+        """A file of that size to be filled; those that killed workers have left are removed.
+
+        Raises:
+            LoadFailed: the file system has no locks.
+        """
         self.artifacts.mkdir(parents=True, exist_ok=True)
         for left in self.artifacts.glob("*.part"):
-            if _age_s(left) > _ABANDONED_S:
+            if (lock := _locked(left, fcntl.LOCK_EX)) is not None:
                 left.unlink(missing_ok=True)
-        return PartFile(*tempfile.mkstemp(".part", f"{sha256}.", self.artifacts), nbytes)
+                os.close(lock)
+        for _ in range(_LOCK_TRIES):
+            handle, name = tempfile.mkstemp(".part", f"{sha256}.", self.artifacts)
+            # Another worker may have taken it for one that was left behind, before it was locked.
+            if (lock := _locked(Path(name), fcntl.LOCK_SH)) is not None and os.path.exists(name):
+                return PartFile(handle, lock, name, nbytes)
+            os.close(handle)
+            if lock is not None:
+                os.close(lock)
+            Path(name).unlink(missing_ok=True)
+        raise _unlockable(self.artifacts)
 
     def new_load(self, label: str) -> LoadFolder:
         """An empty folder for one runner; those of workers that have ended are removed.
@@ -74,9 +86,7 @@ class ArtifactCache:
             shutil.rmtree(path, ignore_errors=True)
             if lock is not None:
                 os.close(lock)
-        raise LoadFailed(
-            f"folders in {self._loads} cannot be locked: set HEADRACE_CACHE_DIR to a folder of a local disk"
-        )
+        raise _unlockable(self._loads)
 
     def lend(self, sha256: str, place: Path) -> bool:
         """Put the artifact there, and note that it was used; False where it is not in the cache."""
@@ -100,12 +110,14 @@ class PartFile:
     """A file that is filled in no order, by several threads.
 
     A thread that nobody waits for any more may come late: it must not write to another file that has got the number.
+    Until it is kept or discarded it is locked, so that no other worker takes it for left.
     """
 
-    def __init__(self, handle: int, name: str, nbytes: int) -> None:
+    def __init__(self, handle: int, lock: int, name: str, nbytes: int) -> None:
         self.path = Path(name)
         self.written = 0
         self._handle: int | None = handle
+        self._file_lock: int | None = lock
         self._lock = threading.Lock()
         os.ftruncate(handle, nbytes)
 
@@ -136,6 +148,9 @@ class PartFile:
         """Remove it, unless it was kept."""
         self.close()
         self.path.unlink(missing_ok=True)
+        if self._file_lock is not None:
+            os.close(self._file_lock)
+        self._file_lock = None
 
 
 class LoadFolder:
@@ -196,17 +211,14 @@ def sha256_of(file: Path, is_over: Callable[[], bool]) -> str:
     return digest.hexdigest()
 
 
-def _age_s(file: Path) -> float:
-    try:
-        return time.time() - file.stat().st_mtime
-    except OSError:
-        return 0.0
+def _unlockable(folder: Path) -> LoadFailed:
+    return LoadFailed(f"{folder} takes no locks: set HEADRACE_CACHE_DIR to a folder of a local disk")
 
 
-def _locked(folder: Path, how: int) -> int | None:
+def _locked(path: Path, how: int) -> int | None:
     """The lock; None where it cannot be had. The kernel lets go of it when its process ends, however it does."""
     try:
-        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        handle = os.open(path, os.O_RDONLY)
     except OSError:
         return None
     try:

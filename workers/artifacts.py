@@ -74,7 +74,7 @@ class Artifacts:
                 f"the artifacts of model {spec.name} are not in place within load_timeout_s {self._timeout_s:g} s"
             ) from err
         except OSError as err:
-            raise load_failed(err, f"the artifacts of model {spec.name} cannot be put into the cache") from err
+            raise load_failed(err, f"the artifacts of model {spec.name} cannot be put into HEADRACE_CACHE_DIR") from err
         finally:
             over.set()
         _log.info("The %d artifacts of model %s are in place after %.1f s", len(spec.artifacts), spec.name,

@@ -229,18 +229,18 @@ def _choose_engine(version: Path, manifest: Manifest, readable: bool) -> Iterato
 
 def _artifact_faults(version: Path, manifest: Manifest) -> Iterator[Fault]:
     for artifact in manifest.settings["artifacts"]:
-        if _is_taken(version, artifact.path.split("/")):
-            reason = f"{artifact.path} is in {version} already: remove it there, or leave it out here"
+        if (taken := _taken(version, artifact.path.split("/"))) is not None:
+            reason = f"{taken} is there already: remove it, or leave {artifact.path} out here"
             yield Fault(manifest.file, "artifacts", reason)
 
 
-def _is_taken(place: Path, parts: Sequence[str]) -> bool:
-    """Whether a file cannot be put there without touching what is there."""
+def _taken(place: Path, parts: Sequence[str]) -> Path | None:
+    """What would be touched by putting a file there; None: nothing."""
     for part in parts:
         place = place / part
         if place.is_symlink() or (place.exists() and not place.is_dir()):
-            return True
-    return place.exists()
+            return place
+    return place if place.exists() else None
 
 
 def _file_faults(file: Path) -> Iterator[Fault]:

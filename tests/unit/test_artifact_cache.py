@@ -3,7 +3,6 @@
 import errno
 import fcntl
 import os
-import time
 from pathlib import Path
 
 import pytest
@@ -114,16 +113,29 @@ def test_a_full_disk_is_told_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyP
     part.discard()
 
 
-def test_what_a_killed_fetch_left_is_removed_and_a_fetch_under_way_stays(tmp_path: Path) -> None:
+def test_what_a_killed_fetch_left_is_removed_at_once_and_a_fetch_under_way_stays(tmp_path: Path) -> None:
     cache = ArtifactCache(tmp_path)
-    under_way, left = cache.new_part("s", 1), cache.new_part("s", 1)
-    long_ago = time.time() - 7200
-    os.utime(left.path, (long_ago, long_ago))
+    under_way, hashed = cache.new_part("s", 1), cache.new_part("s", 1)
+    hashed.close()
+    left = tmp_path / "artifacts" / "s.killed.part"
+    left.write_bytes(b"x")
     cache.new_part("t", 1).discard()
     assert under_way.path.exists()
-    assert not left.path.exists()
-    under_way.discard()
-    left.discard()
+    assert hashed.path.exists()
+    assert not left.exists()
+    for part in (under_way, hashed):
+        part.discard()
+
+
+def test_a_part_that_was_kept_or_discarded_holds_no_file_open(tmp_path: Path) -> None:
+    cache = ArtifactCache(tmp_path)
+    before = len(os.listdir("/dev/fd"))
+    part = cache.new_part("s", 1)
+    part.close()
+    cache.keep(part, "s")
+    for each in (part, cache.new_part("t", 1)):
+        each.discard()
+    assert len(os.listdir("/dev/fd")) == before
 
 
 def test_a_hash_ends_when_nobody_waits(tmp_path: Path) -> None:

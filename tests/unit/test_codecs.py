@@ -1,16 +1,19 @@
 """A content type chooses the codec; a plug-in is found, and its faults are those of one record alone."""
 
+import ast
 import asyncio
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 from codec_plug_ins import FLAT, plug_ins
 
-from producer_sdk import Client, codecs
+from producer_sdk import Client, _protobuf_schema, codecs
 from producer_sdk._messages import Codec
 from producer_sdk.broker import Headers
 from producer_sdk.errors import DeadlineExceeded, HeadraceError, InferenceFailed, InvalidRequest
@@ -60,7 +63,7 @@ def installed(tmp_path: Path) -> Iterator[None]:
 @pytest.fixture
 def lines(tmp_path: Path) -> Iterator[Codec]:
     """The example of the docs, installed."""
-    code = (ROOT / "docs/codecs.md").read_text().split("```python\n")[1].split("```")[0]
+    code = (ROOT / "docs/codecs.md").read_text().split("```python\n")[2].split("```")[0]
     with plug_ins(tmp_path, {"lines": "your_package:Lines"}, your_package=code):
         codec = form_named("lines")
         assert not isinstance(codec, Form)
@@ -94,6 +97,11 @@ def test_an_unknown_type_is_named_with_those_that_are_known(installed: None) -> 
     for part in ("application/x-thrift", "application/x-protobuf", "application/x-flatbuffers", "plug-in gone"):
         assert part in caught.value.message
     assert caught.value.id == "fallback"
+
+
+def test_a_value_of_no_known_form_without_a_type_is_told_of_the_header() -> None:
+    with pytest.raises(Undecodable, match="any other form needs its header content-type"):
+        read(PROTOBUF, ())
 
 
 def test_another_protobuf_message_is_refused_by_name() -> None:
@@ -187,6 +195,8 @@ async def test_the_codec_of_the_docs_works(lines: Codec) -> None:
     assert isinstance(good, Reply)
     assert good.outputs["y"].tolist() == [[3.0]]
     assert isinstance(bad, HeadraceError)
+    error = decode_reply_record(lines.encode_error("a", "m", "1", DeadlineExceeded("\ud800 late")), headers_of(lines))
+    assert isinstance(error, DeadlineExceeded)
     cut = lines.encode_request(ASKED, deadline_s=1.0)[:-3]
     refused = read(cut, headers_of(lines))
     assert isinstance(refused, Refused)
@@ -201,3 +211,29 @@ def test_who_needs_no_codec_loads_none() -> None:
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert run.stdout == "set()\n"
+
+
+async def test_a_plain_kafka_client_asks_as_the_docs_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    code = (ROOT / "docs/codecs.md").read_text().split("```python\n")[1].split("```")[0]
+    made = ModuleType("oip.v1_pb2")
+    vars(made).update(ModelInferRequest=_protobuf_schema.ModelInferRequest,
+                      ModelInferResponse=_protobuf_schema.ModelInferResponse)  # fmt: skip
+    monkeypatch.setitem(sys.modules, "oip", ModuleType("oip"))
+    monkeypatch.setitem(sys.modules, "oip.v1_pb2", made)
+    sent: list[Request | Refused] = []
+
+    async def send_and_wait(topic: str, value: bytes, headers: Headers) -> None:
+        sent.append(read(value, headers))
+
+    totals = {"total": Tensor.from_array(np.array([6.5], np.float32))}
+    names: dict[str, Any] = {
+        "np": np,
+        "producer": SimpleNamespace(send_and_wait=send_and_wait),
+        "record": SimpleNamespace(value=CODEC.encode_reply("a-1", "sum", "1", totals, {})),
+    }
+    await eval(compile(code, "docs", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), names)
+    (request,) = sent
+    assert isinstance(request, Request)
+    assert (request.id, request.reply_to) == ("a-1", ReplyTo("my.replies", None))
+    assert request.inputs["x"].to_array().tolist() == [[1, 2, 3.5]]
+    assert (names["error"], names["total"].tolist()) == ("", [6.5])

@@ -43,7 +43,7 @@ def test_buckets_of_models_are_none_of_those_that_requests_may_use() -> None:
 @pytest.mark.parametrize(
     ("variables", "said"),
     [
-        ({"s3_endpoint_url": "http://minio:9000"}, "set s3_buckets or s3_claim_bucket"),
+        ({"s3_endpoint_url": "http://minio:9000"}, "set s3_buckets, s3_claim_bucket or s3_model_buckets"),
         ({"s3_kms_key": "k"}, "set s3_buckets or s3_claim_bucket"),
         ({"s3_kms_key": "k", "s3_model_buckets": "weights"}, "s3_kms_key has no effect"),
         ({"s3_model_buckets": "one,two", "s3_buckets": "two"}, "keep models in a bucket of their own"),
