@@ -47,7 +47,7 @@ class Event(Struct, frozen=True, omit_defaults=True):
         life: differs between any two processes, also where they share a name.
         number: counts the events of a life from 0. One that comes twice is the same event; a number that is missing is
             an event that was not kept.
-        at_ms: epoch milliseconds by the worker's clock.
+        at_ms: epoch milliseconds by the worker's clock: when the requests were given, or a commit was asked for.
         started: the requests that were given to a model.
         committed: the offsets that the broker has accepted.
     """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Collection, Mapping
 
 from producer_sdk.broker import BrokerError, CommitRefused, Committed, Consumer, TopicPartition
@@ -15,14 +16,15 @@ AGAIN_S = 0.1
 LAST_COMMIT_S = 5.0
 _log = logging.getLogger("headrace.worker")
 
-Told = Callable[[Mapping[TopicPartition, Committed]], None]
+Told = Callable[[Mapping[TopicPartition, Committed], int], None]  # what was committed; epoch ms of asking for it
 
 
 class Committing:
     """One event loop touches it; any task may commit.
 
     `consumer` gives the consumer as of now; `refused` is called when the group says that the partitions are lost;
-    `told` with what has been committed.
+    `told` with what has been committed and when that was asked for: a process that sleeps between a commit and its
+    acknowledgement may wake when the partition is long another worker's.
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class Committing:
             due = due_commits(ledgers.values(), frozenset(ledgers if self._closing else closed))
             if not due:
                 return True
+            asked_ms = int(time.time() * 1000)
             try:
                 await self._consumer().commit(due)
             except CommitRefused as err:
@@ -63,7 +66,7 @@ class Committing:
                 return False
             else:
                 self.commits += 1
-                self._told(due)
+                self._told(due, asked_ms)
                 for partition, committed in due.items():
                     ledgers[partition].committed(committed)
             return True

@@ -54,7 +54,7 @@ class Intake:
         settle: Settle,
         lost: Lost,
         changed: Callable[[], None],
-        committed: Told = lambda offsets: None,
+        committed: Told = lambda offsets, asked_ms: None,
         watch: ProgressWatch | None = None,
         kafka_away: Callable[[], bool] = lambda: False,
     ) -> None:

@@ -63,17 +63,17 @@ class EventLog:
 
     def started(self, works: Sequence[Work]) -> None:
         """Requests are about to be given to the model."""
-        now, at_ms = self._monotonic(), self._at_ms()
+        now, at_ms = self._monotonic(), int(self._wall() * 1000)
         for first in range(0, len(works), MAX_STARTED):
             requests = tuple(_started(work, now, at_ms) for work in works[first : first + MAX_STARTED])
-            self._keep(self._event(started=requests), len(requests))
+            self._keep(self._event(at_ms, started=requests), len(requests))
 
-    def committed(self, offsets: Mapping[TopicPartition, Committed]) -> None:
-        """The broker has accepted a commit."""
+    def committed(self, offsets: Mapping[TopicPartition, Committed], asked_ms: int) -> None:
+        """The broker has accepted a commit, for which it was asked at `asked_ms`."""
         every = [CommittedOffset(*partition, *committed) for partition, committed in offsets.items()]
         for first in range(0, len(every), MAX_COMMITTED):
             partitions = tuple(every[first : first + MAX_COMMITTED])
-            self._keep(self._event(committed=partitions), len(partitions))
+            self._keep(self._event(asked_ms, committed=partitions), len(partitions))
 
     async def run(self) -> None:
         """Publish what is told, until cancelled."""
@@ -95,11 +95,10 @@ class EventLog:
             return False
         return True
 
-    def _at_ms(self) -> int:
-        return int(self._wall() * 1000)
-
-    def _event(self, started: tuple[StartedRequest, ...] = (), committed: tuple[CommittedOffset, ...] = ()) -> Event:
-        return Event(self._worker, self._life, next(self._numbers), self._at_ms(), started, committed)
+    def _event(
+        self, at_ms: int, started: tuple[StartedRequest, ...] = (), committed: tuple[CommittedOffset, ...] = ()
+    ) -> Event:
+        return Event(self._worker, self._life, next(self._numbers), at_ms, started, committed)
 
     def _keep(self, event: Event, size: int) -> None:
         if self._size + size > MAX_WAITING:

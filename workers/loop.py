@@ -85,7 +85,7 @@ class ModelLoop:
             settle=self._settle,
             lost=self._lost,
             changed=self._assigned,
-            committed=shared.events.committed if shared.events else lambda offsets: None,
+            committed=shared.events.committed if shared.events else lambda offsets, asked_ms: None,
             watch=ProgressWatch(settings.progress_timeout_s),
             kafka_away=shared.kafka_away,
         )

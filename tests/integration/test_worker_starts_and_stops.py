@@ -5,7 +5,7 @@ import logging
 import socket
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import httpx
@@ -127,7 +127,12 @@ async def test_a_signal_while_a_model_loads_ends_worker_and_runner_at_once(
 
 
 def runners() -> list[psutil.Process]:
-    return [each for each in psutil.Process().children() if "workers.runners.process" in each.cmdline()]
+    found = []
+    for each in psutil.Process().children():
+        with suppress(psutil.NoSuchProcess):  # it may end between the two questions
+            if "workers.runners.process" in each.cmdline():
+                found.append(each)
+    return found
 
 
 async def test_all_pages_of_the_admin_port_answer_while_a_model_loads(

@@ -56,13 +56,14 @@ async def published(broker: MemoryBroker) -> AsyncIterator[Callable[[], Awaitabl
 
 async def test_what_was_started_and_committed_is_published(log: EventLog, published) -> None:  # type: ignore[no-untyped-def]
     log.started([work(4, expires=9.5), work(5)])
-    log.committed({PLACE: Committed(4, "text")})
+    log.committed({PLACE: Committed(4, "text")}, asked_ms=49_990)
     assert await log.flush(1.0)
     started, committed = await published()
     first, second = started.started
     assert (first.id, first.topic, first.partition, first.offset) == ("id-4", PLACE.topic, 3, 4)
     assert (first.deadline_ms, second.deadline_ms, started.at_ms) == (52_500, None, 50_000)
     assert [(each.offset, each.metadata) for each in committed.committed] == [(4, "text")]
+    assert committed.at_ms == 49_990
     assert (started.number, committed.number, started.life) == (0, 1, committed.life)
 
 
@@ -76,7 +77,7 @@ async def test_it_publishes_while_it_runs(log: EventLog, published) -> None:  # 
 
 async def test_no_event_holds_more_than_a_record_may(log: EventLog, published) -> None:  # type: ignore[no-untyped-def]
     log.started([work(n) for n in range(1000)])
-    log.committed({TopicPartition("headrace.m.async", n): Committed(0, "x" * 4096) for n in range(200)})
+    log.committed({TopicPartition("headrace.m.async", n): Committed(0, "x" * 4096) for n in range(200)}, asked_ms=1)
     assert await log.flush(1.0)
     events = await published()
     assert sum(len(event.started) for event in events) == 1000
