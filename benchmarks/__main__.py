@@ -16,8 +16,8 @@ from benchmarks.machine import Machine
 from benchmarks.report import Comparison, Report, finish
 from benchmarks.subjects import BATCHES, Subject, model_file, to_stderr
 from benchmarks.variants import MEASURED, able
+from benchmarks.warm_kafka import warm_kafka
 from headrace.event_loop import run
-from headrace.local_kafka import LocalKafka
 
 LOADED = "mlp"  # the model whose latency and gateway a short run measures
 LOAD_S = 4.0
@@ -27,7 +27,7 @@ def main() -> int:
     given = options().parse_args()
     machine = Machine.here()
     models, left_out = models_here(given.model or tuple(BATCHES))
-    with LocalKafka(benchmark=True) as kafka, scratch_folder() as folder:
+    with warm_kafka() as kafka, scratch_folder() as folder:
         servers, at = kafka.bootstrap_servers, Path(folder)
         drains, lacking = drained(models, servers, at, given.rows_share, given.runs)
         subject = Subject.of(LOADED, model_file(LOADED, at))

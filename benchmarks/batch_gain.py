@@ -25,8 +25,8 @@ from benchmarks.load_tables import MOST_MISSES
 from benchmarks.machine import Machine
 from benchmarks.subjects import WAIT_MS, Subject, model_file, to_stderr
 from benchmarks.variants import Variant
+from benchmarks.warm_kafka import warm_kafka
 from headrace.event_loop import run
-from headrace.local_kafka import LocalKafka
 from producer_sdk.topics import Lane
 
 MODELS = ("cls", "mlp")
@@ -76,7 +76,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="write the figures to this file, too")
     given = parser.parse_args()
     machine, found = Machine.here(), list[Held]()
-    with LocalKafka(benchmark=True) as kafka, scratch_folder() as folder:
+    with warm_kafka() as kafka, scratch_folder() as folder:
         for model in given.model or MODELS:
             subject = Subject.of(model, model_file(model, Path(folder)))
             for batch in (1, subject.batch):

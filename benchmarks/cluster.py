@@ -47,6 +47,9 @@ class Cluster:
         await self._admin.create_topics([NewTopic(topic, partitions, 1)])
         await self._reader.topics()
 
+    async def delete(self, topic: str) -> None:
+        await self._admin.delete_topics([topic])
+
     async def fill(self, topic: str, records: Iterable[tuple[bytes, bytes]]) -> None:
         """Write keys and values in turn over the topic's partitions, in large batches as a bulk producer does."""
         producer = AIOKafkaProducer(bootstrap_servers=self.servers, acks="all", max_batch_size=FILL_BATCH_BYTES)

@@ -29,8 +29,8 @@ from benchmarks.latency import WARM_UP_S, serving
 from benchmarks.machine import Machine
 from benchmarks.subjects import BATCHES, WAIT_MS, Subject, model_file, to_stderr
 from benchmarks.variants import Variant
+from benchmarks.warm_kafka import warm_kafka
 from headrace.event_loop import run
-from headrace.local_kafka import LocalKafka
 from producer_sdk.topics import Lane
 
 CALLERS = 64
@@ -131,7 +131,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="write the figures to this file, too")
     given = parser.parse_args()
     machine = Machine.here()
-    with LocalKafka(benchmark=True) as kafka, scratch_folder() as folder:
+    with warm_kafka() as kafka, scratch_folder() as folder:
         subject = Subject.of("mlp", model_file("mlp", Path(folder)))
         found = run(measure(subject, kafka.bootstrap_servers, Path(folder), given.seconds))
     console = Console()

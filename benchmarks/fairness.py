@@ -55,8 +55,8 @@ from benchmarks.machine import Machine
 from benchmarks.programs import HeadraceWorker, ProgramError
 from benchmarks.simulate_check import MANIFEST, SLEEPER
 from benchmarks.subjects import Array
+from benchmarks.warm_kafka import warm_kafka
 from headrace.event_loop import run
-from headrace.local_kafka import LocalKafka
 from headrace.sim_trace import Arrival, in_order
 from producer_sdk import Client, HeadraceError
 from producer_sdk.topics import Lane
@@ -240,7 +240,7 @@ def main() -> int:
         found = [each(device) for each in studies for device in (*DEVICES, *WITH_SLO)]
     else:
         machine = Machine.here()
-        with LocalKafka(benchmark=True) as kafka, scratch_folder() as scratch:
+        with warm_kafka() as kafka, scratch_folder() as scratch:
             models = Path(scratch) / "models"
             write_model(models, given.open)
             found = foretold(run(measure(kafka.bootstrap_servers, models, given.seconds, given.open)))

@@ -27,8 +27,8 @@ from benchmarks.report import Report, finish
 from benchmarks.subjects import BATCHES, ROWS_KEPT, Subject, model_file, to_stderr
 from benchmarks.tensors_over_http import BinaryOipForm, HttpForm, OipForm, check
 from benchmarks.variants import VARIANTS, Variant
+from benchmarks.warm_kafka import warm_kafka
 from headrace.event_loop import run
-from headrace.local_kafka import LocalKafka
 from producer_sdk import Client
 
 CONNECTIONS = (64, 256)
@@ -85,7 +85,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="write the figures to this file, too")
     given = parser.parse_args()
     machine, figures = Machine.here(), []
-    with LocalKafka(benchmark=True) as kafka, scratch_folder() as folder:
+    with warm_kafka() as kafka, scratch_folder() as folder:
         for model in given.model or ("mlp",):
             subject = Subject.of(model, model_file(model, Path(folder)))
             try:

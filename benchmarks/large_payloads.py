@@ -27,9 +27,9 @@ from benchmarks.fairness_report import Figures
 from benchmarks.latencies import poisson
 from benchmarks.machine import Machine
 from benchmarks.programs import HeadraceWorker, Program
+from benchmarks.warm_kafka import warm_kafka
 from headrace.event_loop import run
 from headrace.free_ports import free_port
-from headrace.local_kafka import LocalKafka
 from producer_sdk import Client
 from producer_sdk.payloads import S3Settings
 
@@ -165,7 +165,7 @@ def main() -> int:
         os.environ.setdefault(name, value)
     if given.send_large:
         return run(send_large(*given.send_large, given.seconds))
-    with LocalKafka(benchmark=True) as kafka, scratch_folder() as scratch:
+    with warm_kafka() as kafka, scratch_folder() as scratch:
         models = Path(scratch) / "models"
         write_model(models)
         found = run(measure(kafka.bootstrap_servers, models, given.seconds))

@@ -34,8 +34,8 @@ from benchmarks.machine import Machine
 from benchmarks.programs import HeadraceWorker, Served
 from benchmarks.subjects import BATCHES, WAIT_MS, Subject, model_file, to_stderr
 from benchmarks.variants import NAIVE, VARIANTS, able
+from benchmarks.warm_kafka import warm_kafka
 from headrace.event_loop import run
-from headrace.local_kafka import LocalKafka
 from producer_sdk.topics import Lane
 
 SHARES = (0.25, 0.5, 0.75, 0.9)
@@ -146,7 +146,7 @@ def main() -> int:
     names, left_out = able(tuple(given.system or (NAIVE, "headrace")))
     machine = Machine.here()
     wanted = Wanted(given.seconds, tuple(given.share or SHARES), given.slo_ms)
-    with LocalKafka(benchmark=True) as kafka, scratch_folder() as folder:
+    with warm_kafka() as kafka, scratch_folder() as folder:
         subject = Subject.of(given.model, model_file(given.model, Path(folder)))
         points = run(measure(subject, kafka.bootstrap_servers, Path(folder), names, wanted))
     return finish(machine, subject.name, points, left_out, wanted.slo_ms, given.json, given.plot)

@@ -31,8 +31,8 @@ from benchmarks.machine import Machine
 from benchmarks.records import HeadraceForm
 from benchmarks.served import Announced, announced_subject
 from benchmarks.subjects import BATCHES, Subject, model_file
+from benchmarks.warm_kafka import warm_kafka
 from headrace.event_loop import run
-from headrace.local_kafka import LocalKafka
 from producer_sdk.topics import Lane, ReplyTo, Topics
 
 
@@ -80,7 +80,7 @@ def main() -> int:
         where = (given.bootstrap_servers, given.prefix, given.model)
         found = run(on_a_deployment(*where, lane, shape, limit_s))
     else:
-        with LocalKafka(benchmark=True) as kafka, scratch_folder() as folder:
+        with warm_kafka() as kafka, scratch_folder() as folder:
             found = run(on_a_stack_of_its_own(given.model, kafka.bootstrap_servers, Path(folder), shape, limit_s))
     return report(machine, given.model, found, given.slo_ms, given.most_errors, given.json)
 

@@ -26,8 +26,8 @@ from benchmarks.programs import HeadraceWorker, Served
 from benchmarks.records import Answer, HeadraceForm, check_answers
 from benchmarks.report import Report, finish
 from benchmarks.subjects import ROWS_KEPT, Subject, model_file
+from benchmarks.warm_kafka import warm_kafka
 from headrace.event_loop import run
-from headrace.local_kafka import LocalKafka
 from producer_sdk import Client
 from producer_sdk.topics import ReplyTo
 
@@ -113,7 +113,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="write the figures to this file, too")
     given = parser.parse_args()
     machine = Machine.here()
-    with LocalKafka(benchmark=True) as kafka, scratch_folder() as folder:
+    with warm_kafka() as kafka, scratch_folder() as folder:
         round_trip = run(measure(kafka.bootstrap_servers, Path(folder), given.calls))
     return finish(Report(machine, round_trip=round_trip), given.json)
 

@@ -27,8 +27,8 @@ from benchmarks.arena import scratch_folder
 from benchmarks.machine import Machine
 from benchmarks.programs import HeadraceWorker, ProgramError
 from benchmarks.subjects import ROWS_KEPT, Array, Subject, model_file
+from benchmarks.warm_kafka import warm_kafka
 from headrace.event_loop import run
-from headrace.local_kafka import LocalKafka
 from headrace.sim_case import Case, Site, simulate_case
 from headrace.sim_engine import Delays
 from headrace.sim_load import Load, Mix, make_trace
@@ -231,7 +231,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="write the figures to this file, too")
     options = parser.parse_args()
     machine, given = Machine.here(), Given(options.load, options.seconds)
-    with LocalKafka(benchmark=True) as kafka, scratch_folder() as scratch:
+    with warm_kafka() as kafka, scratch_folder() as scratch:
         folder = Path(scratch)
         models, model = folder / "models", options.model
         rows = write_sleeper(models) if model == SLEEPER_NAME else write_subject(model, folder, models)

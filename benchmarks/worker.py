@@ -41,7 +41,7 @@ from benchmarks.records import WrongReply
 from benchmarks.report import Report, finish
 from benchmarks.subjects import BATCHES, Subject, model_file, to_stderr
 from benchmarks.variants import MEASURED, NAIVE, VARIANTS, able
-from headrace.local_kafka import LocalKafka
+from benchmarks.warm_kafka import warm_kafka
 
 ROWS = {"mlp": 100_000, "cls": 4_000, "magika": 4_000, "minilm": 5_000}
 RAW_PROCESSES = {"mlp": 1, "cls": 2, "magika": 2, "minilm": 2}
@@ -120,7 +120,7 @@ def main() -> int:
         systems,
     )
     machine = Machine.here()
-    with LocalKafka(benchmark=True) as kafka, scratch_folder() as folder:
+    with warm_kafka() as kafka, scratch_folder() as folder:
         drained = asyncio.run(measure(plan, kafka.bootstrap_servers, Path(folder), to_stderr))
     return finish(Report(machine, [drained], left_out=left_out), given.json)
 

@@ -30,8 +30,8 @@ from benchmarks.peers.queue_peers import QueueComparison
 from benchmarks.peers.rows import Row
 from benchmarks.report import Comparison
 from benchmarks.subjects import Subject, model_file
+from benchmarks.warm_kafka import warm_kafka
 from headrace.event_loop import run
-from headrace.local_kafka import LocalKafka
 
 MODELS = ("mlp", "cls", "minilm")
 QUEUE_PEERS = ("aiokafka", "faststream", "celery")
@@ -42,7 +42,7 @@ def main() -> int:
     given = options().parse_args()
     wanted, machine = tuple(given.peer or PEERS), Machine.here()
     effort, rows, left_out = Effort(given.seconds, given.runs), list[Row](), list[str]()
-    with LocalKafka(benchmark=True) as kafka, scratch_folder() as folder:
+    with warm_kafka() as kafka, scratch_folder() as folder:
         for model in given.model or MODELS:
             try:
                 subject = Subject.of(model, model_file(model, Path(folder)))
