@@ -2,32 +2,73 @@
 
 aiokafka has one fetch under way to each broker. One that leaves partitions out, as they are paused or what was fetched
 of them is not taken yet, holds up the next of those for as long as it waits: at the usual half second, a worker whose
-other lanes are empty stands still that long each time it has taken all.
+other lanes are empty stands still that long each time it has taken all. Yet each fetch costs both sides as much as a
+batch of records: a model that takes seconds for what was fetched at once must not ask 50 times in them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 LEAST_WAIT_MS = 20
 PART_OF_AGE = 0.1  # records that have lain here for so long may be followed by others this part of it later
+# Of how long the last two times lasted, the shorter. While a partition is paused half of what may wait here is worked
+# off, so at its end as much again is left to do; what lies fetched here may be several times what waits behind it.
+PART_OF_EARLIER = 0.125
+
+
+class Absences:
+    """How long partitions have been left out, now and before. Pure; times in seconds of one clock."""
+
+    def __init__(self) -> None:
+        self._since: dict[Any, float] = {}
+        self._earlier: dict[Any, tuple[float, float]] = {}  # how long the last two lasted
+
+    def wait_s(self, left_out: Mapping[Any, float | None], now: float) -> float | None:
+        """How long a fetch may wait that leaves these out; None where there are none.
+
+        With when what is held of each was fetched; None where nothing is.
+        """
+        known = self._since
+        self._since = {
+            place: known.get(place, now) if fetched is None else max(fetched, known.get(place, fetched))
+            for place, fetched in left_out.items()
+        }
+        for place, since in known.items():
+            if (until := self._since.get(place, now)) != since:
+                self._earlier[place] = (until - since, self._earlier.get(place, (0.0, 0.0))[0])
+        if not left_out:
+            return None
+        oldest = min([fetched for fetched in left_out.values() if fetched is not None], default=now)
+        soonest = min([min(self._earlier.get(place, (0.0, 0.0))) for place in left_out])
+        return max((now - oldest) * PART_OF_AGE, soonest * PART_OF_EARLIER)
+
+    def forget_all_but(self, places: Any) -> None:
+        """Partitions come and go."""
+        if len(self._earlier) > len(places):
+            self._earlier = {place: lasted for place, lasted in self._earlier.items() if place in places}
 
 
 def shorten_waits(fetcher: Any, clock: Callable[[], float] = time.monotonic) -> None:
-    """Have the fetches of an aiokafka Fetcher that leave partitions out wait for a moment only."""
+    """Have the fetches of an aiokafka Fetcher that leave partitions out wait for a part of the time that these take."""
     choose, usual_ms = fetcher._get_actions_per_node, fetcher._fetch_max_wait_ms
+    absences = Absences()
 
     def choose_in_time(assignment: Any) -> Any:
+        left_out: dict[Any, float | None] = {}
+        for place in assignment.tps:
+            if place in fetcher._records:
+                left_out[place] = fetcher._records[place]._created
+            elif assignment.state_value(place).paused:
+                left_out[place] = None
+        absences.forget_all_but(assignment.tps)
+        wait_s = absences.wait_s(left_out, clock())
         fetcher._fetch_max_wait_ms = usual_ms
-        held = [fetcher._records[place]._created for place in assignment.tps if place in fetcher._records]
-        if held:
-            age_ms = round((clock() - min(held)) * 1000 * PART_OF_AGE)
-            fetcher._fetch_max_wait_ms = min(usual_ms, max(LEAST_WAIT_MS, age_ms))
-        elif any(assignment.state_value(place).paused for place in assignment.tps):
-            fetcher._fetch_max_wait_ms = LEAST_WAIT_MS
+        if wait_s is not None:
+            fetcher._fetch_max_wait_ms = min(usual_ms, max(LEAST_WAIT_MS, round(wait_s * 1000)))
         return choose(assignment)
 
     fetcher._get_actions_per_node = choose_in_time

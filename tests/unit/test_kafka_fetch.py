@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from producer_sdk._kafka_fetch import LEAST_WAIT_MS, shorten_waits
+from producer_sdk._kafka_fetch import LEAST_WAIT_MS, PART_OF_EARLIER, Absences, shorten_waits
 
 USUAL_MS = 500
 
@@ -51,3 +51,47 @@ def test_a_fetch_without_a_paused_partition_waits_for_a_moment() -> None:
 )
 def test_a_fetch_waits_a_part_of_the_time_that_others_take_to_be_taken(held_at: list[float], wait: int) -> None:
     assert wait_ms(held_at=held_at) == wait
+
+
+def after(*lasted_s: float) -> tuple[Absences, float]:
+    """A partition that has been left out so often, for so long each, a second apart, and is again from that time on."""
+    absences, now = Absences(), 100.0
+    for each in lasted_s:
+        absences.wait_s({"p": None}, now)
+        now += each
+        assert absences.wait_s({}, now) is None
+        now += 1.0
+    absences.wait_s({"p": None}, now)
+    return absences, now
+
+
+def test_a_fetch_waits_a_part_of_how_long_the_partition_was_left_out_before() -> None:
+    absences, now = after(4.0, 4.0)
+    assert absences.wait_s({"p": None}, now) == pytest.approx(4.0 * PART_OF_EARLIER)
+
+
+def test_one_long_pause_alone_makes_no_later_fetch_wait() -> None:
+    for lasted_s in ((60.0, 0.1), (0.1, 60.0)):
+        absences, now = after(*lasted_s)
+        assert absences.wait_s({"p": None}, now) == pytest.approx(0.1 * PART_OF_EARLIER)
+    absences, now = after(60.0)
+    assert absences.wait_s({"p": None}, now) == 0.0
+
+
+def test_what_is_fetched_anew_begins_a_time_of_its_own() -> None:
+    absences = Absences()
+    assert absences.wait_s({"p": 100.0}, 101.0) == pytest.approx(0.1)
+    assert absences.wait_s({"p": 102.0}, 102.5) == pytest.approx(0.05)
+    assert absences.wait_s({"p": 104.0}, 104.0) == pytest.approx(2.0 * PART_OF_EARLIER)
+
+
+def test_the_partition_that_is_soonest_back_decides() -> None:
+    absences, now = after(4.0, 4.0)
+    assert absences.wait_s({"p": None, "q": None}, now) == 0.0
+
+
+def test_what_is_known_of_partitions_that_are_gone_is_forgotten() -> None:
+    absences, now = after(4.0, 4.0)
+    absences.wait_s({}, now)
+    absences.forget_all_but([])
+    assert absences.wait_s({"p": None}, now) == 0.0
