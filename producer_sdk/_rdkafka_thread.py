@@ -236,8 +236,9 @@ class ConsumingThread(threading.Thread):
         if haul.count:
             self._bytes_each = haul.nbytes / haul.count
         self._unseen |= haul.records.keys() | haul.ends.keys()
+        begun = not haul.records.keys() <= self._read_to.keys()  # nothing is known of how far that partition reaches
         self._read_to |= {partition: records[-1].offset + 1 for partition, records in haul.records.items()} | haul.ends
-        if time.monotonic() - self._looked_at > _LOOK_AGAIN_S:
+        if begun or time.monotonic() - self._looked_at > _LOOK_AGAIN_S:
             self._highest(haul, self._unseen & self._assignment())
         self._give(haul)
 
