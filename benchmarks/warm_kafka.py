@@ -8,16 +8,15 @@ brokers that people run have been up for longer.
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from benchmarks.cluster import Cluster
 from benchmarks.subjects import to_stderr
 from headrace.event_loop import run
 from headrace.local_kafka import LocalKafka
-from producer_sdk.broker import Broker, Committed, Outgoing, TopicPartition
+from producer_sdk.broker import Broker, BrokerError, Committed, Misconfigured, Outgoing, TopicPartition
 from producer_sdk.kafka import KafkaBroker
 
 WARM_S = 25.0
@@ -25,12 +24,14 @@ TOPIC = "warm-up"
 PUBLISHERS = 8  # each to a partition of its own, with one small batch out
 RECORDS, NBYTES = 4, 1600
 POLL_S = 0.1
+DELETED_S = 1.0  # a minute by default: some hundred megabytes would be written to disk while others are measured
+SETTINGS = {"log.segment.delete.delay.ms": f"{DELETED_S * 1000:.0f}"}
 
 
 @contextmanager
 def warm_kafka(seconds: float = WARM_S) -> Iterator[LocalKafka]:
     """Kafka with a gigabyte and Java's server compiler, after so many seconds under a load of small batches."""
-    with LocalKafka(benchmark=True) as kafka:
+    with LocalKafka(benchmark=True, settings=SETTINGS) as kafka:
         to_stderr(f"Kafka warms up for {seconds:.0f} s")
         run(_warm_up(kafka.bootstrap_servers, seconds))
         yield kafka
@@ -47,15 +48,17 @@ async def _warm_up(servers: str, seconds: float) -> None:
                 tasks.create_task(_publish(broker, own, ends_at))
                 tasks.create_task(_consume(broker, f"{TOPIC}-{number}", ends_at))
         await cluster.delete(TOPIC)
+        await asyncio.sleep(2 * DELETED_S)
 
 
 def _brokers(servers: str) -> list[Broker]:
     """Either client, where it is installed: Kafka serves each by code of its own."""
     brokers: list[Broker] = [KafkaBroker(servers)]
-    if importlib.util.find_spec("confluent_kafka") is not None:
+    try:
         from producer_sdk.rdkafka import RdKafkaBroker
-
-        brokers.append(RdKafkaBroker(servers))
+    except Misconfigured:
+        return brokers
+    brokers.append(RdKafkaBroker(servers))
     return brokers
 
 
@@ -68,8 +71,12 @@ async def _publish(broker: Broker, partitions: range, ends_at: float) -> None:
         while time.monotonic() < ends_at:
             await producer.publish_batch(TOPIC, partition, records)
 
-    await asyncio.gather(*map(fill, partitions))
-    await producer.stop()
+    try:
+        async with asyncio.TaskGroup() as filling:
+            for partition in partitions:
+                filling.create_task(fill(partition))
+    finally:
+        await producer.stop()
 
 
 class _Member:
@@ -84,8 +91,11 @@ async def _consume(broker: Broker, group: str, ends_at: float) -> None:
     """Read all, and commit after every poll."""
     member = broker.member(group, frozenset([TOPIC]), _Member())
     await member.start()
-    while time.monotonic() < ends_at:
-        hauls = await member.poll(1000, POLL_S)
-        if hauls:
-            await member.commit({partition: Committed(haul[-1].offset + 1) for partition, haul in hauls.items()})
-    await member.stop()
+    try:
+        while time.monotonic() < ends_at:
+            if not (hauls := await member.poll(1000, POLL_S)):
+                continue
+            with suppress(BrokerError):  # nobody needs what is committed here
+                await member.commit({partition: Committed(haul[-1].offset + 1) for partition, haul in hauls.items()})
+    finally:
+        await member.stop()

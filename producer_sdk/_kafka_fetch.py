@@ -21,7 +21,7 @@ PART_OF_EARLIER = 0.125
 
 
 class Absences:
-    """How long partitions have been left out, now and before. Pure; times in seconds of one clock."""
+    """How long the partitions of one assignment have been left out, now and before. Pure; seconds of one clock."""
 
     def __init__(self) -> None:
         self._since: dict[Any, float] = {}
@@ -43,28 +43,29 @@ class Absences:
         if not left_out:
             return None
         oldest = min([fetched for fetched in left_out.values() if fetched is not None], default=now)
-        soonest = min([min(self._earlier.get(place, (0.0, 0.0))) for place in left_out])
-        return max((now - oldest) * PART_OF_AGE, soonest * PART_OF_EARLIER)
+        # This time may be over sooner than those before: so at most as long as it has lasted by now.
+        parts = [min(now - since, self._usual_s(place) * PART_OF_EARLIER) for place, since in self._since.items()]
+        return max((now - oldest) * PART_OF_AGE, min(parts))
 
-    def forget_all_but(self, places: Any) -> None:
-        """Partitions come and go."""
-        if len(self._earlier) > len(places):
-            self._earlier = {place: lasted for place, lasted in self._earlier.items() if place in places}
+    def _usual_s(self, place: Any) -> float:
+        return min(self._earlier.get(place, (0.0, 0.0)))
 
 
 def shorten_waits(fetcher: Any, clock: Callable[[], float] = time.monotonic) -> None:
     """Have the fetches of an aiokafka Fetcher that leave partitions out wait for a part of the time that these take."""
     choose, usual_ms = fetcher._get_actions_per_node, fetcher._fetch_max_wait_ms
-    absences = Absences()
+    absences, known = Absences(), None
 
     def choose_in_time(assignment: Any) -> Any:
+        nonlocal absences, known
+        if assignment is not known:  # what others had meanwhile was not left out by us
+            absences, known = Absences(), assignment
         left_out: dict[Any, float | None] = {}
         for place in assignment.tps:
             if place in fetcher._records:
                 left_out[place] = fetcher._records[place]._created
             elif assignment.state_value(place).paused:
                 left_out[place] = None
-        absences.forget_all_but(assignment.tps)
         wait_s = absences.wait_s(left_out, clock())
         fetcher._fetch_max_wait_ms = usual_ms
         if wait_s is not None:

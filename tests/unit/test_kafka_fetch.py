@@ -67,31 +67,50 @@ def after(*lasted_s: float) -> tuple[Absences, float]:
 
 def test_a_fetch_waits_a_part_of_how_long_the_partition_was_left_out_before() -> None:
     absences, now = after(4.0, 4.0)
-    assert absences.wait_s({"p": None}, now) == pytest.approx(4.0 * PART_OF_EARLIER)
+    assert absences.wait_s({"p": None}, now + 1.0) == pytest.approx(4.0 * PART_OF_EARLIER)
+
+
+def test_it_waits_no_longer_than_the_partition_has_been_left_out_now() -> None:
+    absences, now = after(4.0, 4.0)
+    assert absences.wait_s({"p": None}, now) == 0.0
+    assert absences.wait_s({"p": None}, now + 0.05) == pytest.approx(0.05)
 
 
 def test_one_long_pause_alone_makes_no_later_fetch_wait() -> None:
     for lasted_s in ((60.0, 0.1), (0.1, 60.0)):
         absences, now = after(*lasted_s)
-        assert absences.wait_s({"p": None}, now) == pytest.approx(0.1 * PART_OF_EARLIER)
+        assert absences.wait_s({"p": None}, now + 1.0) == pytest.approx(0.1 * PART_OF_EARLIER)
     absences, now = after(60.0)
-    assert absences.wait_s({"p": None}, now) == 0.0
+    assert absences.wait_s({"p": None}, now + 1.0) == 0.0
 
 
 def test_what_is_fetched_anew_begins_a_time_of_its_own() -> None:
     absences = Absences()
     assert absences.wait_s({"p": 100.0}, 101.0) == pytest.approx(0.1)
     assert absences.wait_s({"p": 102.0}, 102.5) == pytest.approx(0.05)
-    assert absences.wait_s({"p": 104.0}, 104.0) == pytest.approx(2.0 * PART_OF_EARLIER)
+    assert absences.wait_s({"p": 104.0}, 105.0) == pytest.approx(2.0 * PART_OF_EARLIER)
 
 
 def test_the_partition_that_is_soonest_back_decides() -> None:
     absences, now = after(4.0, 4.0)
-    assert absences.wait_s({"p": None, "q": None}, now) == 0.0
+    assert absences.wait_s({"p": None, "q": None}, now + 1.0) == 0.0
 
 
-def test_what_is_known_of_partitions_that_are_gone_is_forgotten() -> None:
-    absences, now = after(4.0, 4.0)
-    absences.wait_s({}, now)
-    absences.forget_all_but([])
-    assert absences.wait_s({"p": None}, now) == 0.0
+def test_an_assignment_learns_nothing_from_the_one_before() -> None:
+    fetcher, now = Fetcher(), [100.0]
+    shorten_waits(fetcher, lambda: now[0])
+    state = SimpleNamespace(paused=False)
+
+    def wait_ms_of(assignment: Any, *, paused: bool, at: float) -> int:
+        state.paused, now[0] = paused, at
+        wait: int = fetcher._get_actions_per_node(assignment)
+        return wait
+
+    first, second = (SimpleNamespace(tps=["p"], state_value=lambda place: state) for _ in range(2))
+    for at in (100.0, 105.0):
+        wait_ms_of(first, paused=True, at=at)
+        wait_ms_of(first, paused=False, at=at + 4.0)
+    wait_ms_of(first, paused=True, at=110.0)
+    assert wait_ms_of(first, paused=True, at=111.0) == 4000 * PART_OF_EARLIER
+    wait_ms_of(second, paused=True, at=112.0)
+    assert wait_ms_of(second, paused=True, at=113.0) == LEAST_WAIT_MS
