@@ -1,6 +1,6 @@
 """A Kafka for benchmarks whose Java has compiled what a load needs.
 
-A batch of records costs a Java that has just started some 4 ms of CPU and 0.2 ms after 20 seconds under load. Here it
+A batch of records costs a Java that has just started some 3.5 ms of CPU and 0.2 ms after 20 seconds under load. Here it
 shares the cores with what is measured, and so would take most of them at first, from whoever is measured then. The
 brokers that people run have been up for longer.
 """
