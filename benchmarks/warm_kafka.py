@@ -1,8 +1,9 @@
 """A Kafka for benchmarks whose Java has compiled what a load needs.
 
 A batch of records costs a Java that has just started some 3.5 ms of CPU and 0.2 ms after 20 seconds under load. Here it
-shares the cores with what is measured, and so would take most of them at first, from whoever is measured then. The
-brokers that people run have been up for longer.
+shares the cores with what is measured, and so would take most of them at first, from whoever is measured then. Its
+compiler goes on after the load, on a core of its own for some ten seconds: that is waited for. The brokers that people
+run have been up for longer.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import asyncio
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+
+import psutil
 
 from benchmarks.cluster import Cluster
 from benchmarks.subjects import to_stderr
@@ -24,6 +27,7 @@ TOPIC = "warm-up"
 PUBLISHERS = 8  # each to a partition of its own, with one small batch out
 RECORDS, NBYTES = 4, 1600
 POLL_S = 0.1
+QUIET, LOOK_S, LIMIT_S = 0.1, 2.0, 60.0  # of a core; an idle broker takes some 0.03
 DELETED_S = 1.0  # a minute by default: some hundred megabytes would be written to disk while others are measured
 SETTINGS = {"log.segment.delete.delay.ms": f"{DELETED_S * 1000:.0f}"}
 
@@ -34,7 +38,17 @@ def warm_kafka(seconds: float = WARM_S) -> Iterator[LocalKafka]:
     with LocalKafka(benchmark=True, settings=SETTINGS) as kafka:
         to_stderr(f"Kafka warms up for {seconds:.0f} s")
         run(_warm_up(kafka.bootstrap_servers, seconds))
+        _settle(psutil.Process(kafka.pid))
         yield kafka
+
+
+def _settle(java: psutil.Process) -> None:
+    """Wait until it has nothing left to compile."""
+    ends_at = time.monotonic() + LIMIT_S
+    while (cores := java.cpu_percent(LOOK_S) / 100) > QUIET:
+        if time.monotonic() > ends_at:
+            to_stderr(f"Kafka still uses {cores:.2f} of a core, {LIMIT_S:.0f} s after its last record")
+            return
 
 
 async def _warm_up(servers: str, seconds: float) -> None:
