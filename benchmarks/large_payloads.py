@@ -2,10 +2,11 @@
 
 What is measured. A worker as users start it, on an Apache Kafka and an S3 server (moto) of this machine, serves a
 python model that takes FP32 of any length and answers its sum. Requests of 4 KB arrive in open loop (Poisson, 50 a
-second); a latency counts from the moment at which a request was due. Then the same while another process sends requests
-of 10 MB, one a second, which travel by claim check; and so on in turns, since the P99 of one part moves by a factor
-of two with what else the machine does. The first turn, and the first seconds of each part, are warm-up. Ends with exit
-code 1 where the P99 of all parts beside large ones is above 1.3 times that of all without.
+second) all the time; a latency counts from the moment at which a request was due. In every second window of five
+seconds another process sends requests of 10 MB, one a second, which travel by claim check. Windows are that short since
+the P99 moves by a factor of two and more with what else the machine does, for 15 s and longer: both kinds are to have
+their share of it. The first four windows are warm-up, and what is due in the first half second of any counts for none.
+Ends with exit code 1 where the P99 of all windows with large requests is above 1.3 times that of all without.
 
 moto keeps objects in memory here: writing one of 10 MB to a file of its own took it 90 ms on one of two cores, which
 small requests waited for, and which a store on its own machine takes from nobody.
@@ -38,9 +39,9 @@ from producer_sdk import Client
 from producer_sdk.payloads import S3Settings
 
 PREFIX, MODEL, BUCKET = "large", "sum", "claims"
-SMALL_PER_S, LARGE_PER_S = 50.0, 1.0
+SMALL_PER_S, LARGE_EVERY_S = 50.0, 1.0
 SMALL, LARGE = 1024, 2_500_000  # elements: 4 KB and 10 MB
-WARM_UP_S, SECONDS, TURNS, LIMIT_S, BOUND = 3.0, 12.0, 6, 30.0, 1.3
+SECONDS, WINDOW_S, MARGIN_S, WARM_UPS, LIMIT_S, BOUND = 200.0, 5.0, 0.5, 4, 30.0, 1.3
 CREDENTIALS = {
     "AWS_ACCESS_KEY_ID": "benchmark",
     "AWS_SECRET_ACCESS_KEY": "benchmark",
@@ -71,34 +72,48 @@ class Found(Struct, frozen=True):
         return self.beside.p99_ms / self.without.p99_ms
 
 
-async def ask(client: Client, elements: int, per_s: float, seconds: float, seed: int) -> list[float]:
-    """Ask in open loop, and leave the warm-up out."""
-    inputs, began = {"x": np.ones((1, elements), np.float32)}, time.perf_counter()
-    latencies: list[float] = []
+def window_of(since_s: float) -> int:
+    """The number of the window at that many seconds; in odd ones there are large requests."""
+    return int(since_s // WINDOW_S)
+
+
+def counts_for(due_s: float) -> bool | None:
+    """Whether a small request that is due then counts as one beside large ones; None where it does not count."""
+    window = window_of(due_s)
+    return None if window < WARM_UPS or due_s - window * WINDOW_S < MARGIN_S else window % 2 == 1
+
+
+async def ask(client: Client, seconds: float, began: float) -> dict[bool | None, list[float]]:
+    """Latencies of small requests in open loop, by what they count for; `began` as of time.time()."""
+    inputs, ahead_s = {"x": np.ones((1, SMALL), np.float32)}, began - time.time()
+    latencies: dict[bool | None, list[float]] = {None: [], False: [], True: []}
+    began = time.perf_counter() + ahead_s
 
     async def one(due_s: float) -> None:
         await client.infer(MODEL, inputs, deadline_s=LIMIT_S)
-        if due_s >= WARM_UP_S:
-            latencies.append(time.perf_counter() - began - due_s)
+        latencies[counts_for(due_s)].append(time.perf_counter() - began - due_s)
 
     async with asyncio.TaskGroup() as group:
-        for due_s in poisson(per_s, WARM_UP_S + seconds, seed):
+        for due_s in poisson(SMALL_PER_S, WARM_UPS * WINDOW_S + seconds, seed=0):
             if (early_s := began + due_s - time.perf_counter()) > 0:
                 await asyncio.sleep(early_s)
             group.create_task(one(due_s))
     return latencies
 
 
-async def send_large(servers: str, url: str, seconds: float) -> int:
-    """Send large requests, one after another; prints how many were answered."""
-    answered, ends = 0, time.perf_counter() + WARM_UP_S + seconds
-    inputs = {"x": np.ones((1, LARGE), np.float32)}
+async def send_large(servers: str, url: str, seconds: float, began: float) -> int:
+    """Send large requests in their windows, one after another; prints how many were answered after the warm-up.
+
+    The first of a window is sent when small ones begin to count, and the last so early that its end falls into it.
+    """
+    answered, inputs = 0, {"x": np.ones((1, LARGE), np.float32)}
     async with Client(servers, prefix=PREFIX, s3=S3Settings(url, claim_bucket=BUCKET)) as client:
-        while time.perf_counter() < ends:
-            began = time.perf_counter()
-            await client.infer(MODEL, inputs, deadline_s=LIMIT_S)
-            answered += 1
-            await asyncio.sleep(max(0.0, 1 / LARGE_PER_S - (time.perf_counter() - began)))
+        while (since_s := time.time() - began) < WARM_UPS * WINDOW_S + seconds:
+            next_s = ((since_s - MARGIN_S) // LARGE_EVERY_S + 1) * LARGE_EVERY_S + MARGIN_S
+            if window_of(since_s) % 2 == 1:
+                await client.infer(MODEL, inputs, deadline_s=LIMIT_S)
+                answered += counts_for(since_s) is not None
+            await asyncio.sleep(max(0.0, began + next_s - time.time()))
     print(answered, flush=True)
     return 0
 
@@ -143,17 +158,13 @@ async def measure(servers: str, models: Path, seconds: float) -> Found:
         await worker.start()
         await worker.ready()
         client = await stack.enter_async_context(Client(servers, prefix=PREFIX))
-        without, beside, answered = list[float](), list[float](), 0
-        for turn in range(1 + TURNS):
-            if turn == 1:
-                without, beside, answered = [], [], 0
-            without += await ask(client, SMALL, SMALL_PER_S, seconds, seed=turn)
-            large = Program("benchmarks.large_payloads", "--send-large", servers, url, "--seconds", str(seconds))
-            stack.callback(large.kill)
-            await large.start()
-            beside += await ask(client, SMALL, SMALL_PER_S, seconds, seed=turn)
-            answered += int(await large.line())
-        found = Found(Figures.of(without), Figures.of(beside), answered)
+        began = time.time()
+        given = ("--send-large", servers, url, str(began), "--seconds", str(seconds))
+        large = Program("benchmarks.large_payloads", *given)
+        stack.callback(large.kill)
+        await large.start()
+        latencies = await ask(client, seconds, began)
+        found = Found(Figures.of(latencies[False]), Figures.of(latencies[True]), int(await large.line()))
         await worker.stop()
     return found
 
@@ -167,14 +178,15 @@ def write_model(models: Path) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser("python -m benchmarks.large_payloads", description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--seconds", type=float, default=SECONDS, help="of each part, after a warm-up")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="in all, after the warm-up")
     parser.add_argument("--json", type=Path, help="write the figures to this file, too")
-    parser.add_argument("--send-large", nargs=2, metavar=("KAFKA", "S3"), help=argparse.SUPPRESS)
+    parser.add_argument("--send-large", nargs=3, metavar=("KAFKA", "S3", "BEGAN"), help=argparse.SUPPRESS)
     given = parser.parse_args()
     for name, value in CREDENTIALS.items():
         os.environ.setdefault(name, value)
     if given.send_large:
-        return run(send_large(*given.send_large, given.seconds))
+        servers, url, began = given.send_large
+        return run(send_large(servers, url, given.seconds, float(began)))
     with warm_kafka() as kafka, scratch_folder() as scratch:
         models = Path(scratch) / "models"
         write_model(models)

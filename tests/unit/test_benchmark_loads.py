@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.batch_gain import within
+from benchmarks.large_payloads import counts_for
 from benchmarks.latencies import Load, Point, Summary, TooSlow, poisson, summary
 from benchmarks.load import shape_of
 from benchmarks.load_tables import holds
@@ -86,3 +87,13 @@ def test_errors_do_not_hide_behind_a_quick_p99() -> None:
 def test_a_count_of_requests_shortens_an_open_load() -> None:
     assert shape_of(60, 1, 1, rate=100, requests=1000).seconds == 10
     assert shape_of(5, 1, 1, rate=100, requests=1000).seconds == 5
+
+
+@pytest.mark.parametrize(
+    ("due_s", "counts"),
+    [(0.0, None), (17.0, None), (20.2, None), (20.5, False), (24.9, False), (25.4, None), (25.6, True), (30.7, False)],
+)
+def test_small_requests_count_for_every_second_window_after_the_warm_up_and_its_first_moment(
+    due_s: float, counts: bool | None
+) -> None:
+    assert counts_for(due_s) is counts
