@@ -25,6 +25,7 @@ ROOT = Path(__file__).resolve().parents[1]
 START_LIMIT_S = 120.0
 STOP_LIMIT_S = 30.0
 LOOK_AGAIN_S = 0.05
+LAST = 19  # niceness
 NAMES_ERROR = re.compile(r"[\w.]*(Error|Exception)\b")
 
 
@@ -68,6 +69,13 @@ class Program:
             env=_environment() | dict(self._variables),
             start_new_session=True,
         )
+
+    def give_way(self) -> None:
+        """Have it run on what the others leave; for what would be on another machine. To be called after its start."""
+        os.setpriority(os.PRIO_PROCESS, self.process.pid, LAST)
+        group = Path(f"/proc/{self.process.pid}/autogroup")  # Linux weighs sessions first, and this one leads its own
+        if group.exists():
+            group.write_text(str(LAST), encoding="ascii")
 
     async def line(self) -> str:
         """The next line that it writes to its stdout. Raises ProgramError when none comes."""
