@@ -12,12 +12,12 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 
 help:
 	@echo "make demo     real models on a local Kafka, asked through the SDK and over HTTP"
-	@echo "make test     all tests, on a real Apache Kafka; about 12 minutes"
+	@echo "make test     all tests, on a real Apache Kafka; about 15 minutes"
 	@echo "make coverage the same, and which lines they reach"
 	@echo "make chaos    every fault we can inject, on a real Apache Kafka, one line each; about 15 minutes"
 	@echo "make check    lint, types, generated files, sizes"
 	@echo "make lint     ruff alone"
-	@echo "make bench    the benchmarks, on a machine that does nothing else; about 10 minutes"
+	@echo "make bench    the benchmarks, on a machine that does nothing else; about 13 minutes"
 	@echo "make bench-peers headrace beside other servers and queues, each installed on first use"
 	@echo "make install  .venv with everything for working on headrace"
 	@echo "make clean    remove .venv and all that was built"
