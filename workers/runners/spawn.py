@@ -106,14 +106,18 @@ class ChildProcess:
         second, lines = 0, 0
         with output:
             while line := output.readline(MAX_LINE_CHARS):
-                if int(time.monotonic()) != second:
-                    if lines > MAX_LINES_PER_S:
-                        self._say(f"({lines - MAX_LINES_PER_S} more lines left out)")
-                    second, lines = int(time.monotonic()), 0
+                if (now := int(time.monotonic())) != second:
+                    self._say_left_out(lines)
+                    second, lines = now, 0
                 lines += 1
                 if lines <= MAX_LINES_PER_S and (text := line.decode("utf-8", "replace").rstrip()):
                     self._last_line = text
                     self._say(text)
+        self._say_left_out(lines)
+
+    def _say_left_out(self, lines: int) -> None:
+        if lines > MAX_LINES_PER_S:
+            self._say(f"({lines - MAX_LINES_PER_S} more lines left out)")
 
     def _say(self, text: str) -> None:
         _log.info("[%s] %s", self._label, text, extra={"action": "runner_output"})
