@@ -41,7 +41,7 @@ from producer_sdk.payloads import S3Settings
 PREFIX, MODEL, BUCKET = "large", "sum", "claims"
 SMALL_PER_S, LARGE_EVERY_S = 50.0, 1.0
 SMALL, LARGE = 1024, 2_500_000  # elements: 4 KB and 10 MB
-SECONDS, WINDOW_S, MARGIN_S, WARM_UP_S, LIMIT_S, BOUND = 200.0, 5.0, 0.5, 20.0, 30.0, 1.3
+SECONDS, WINDOW_S, MARGIN_S, WARM_UP_S, LIMIT_S, BOUND = 400.0, 5.0, 0.5, 20.0, 30.0, 1.3
 CREDENTIALS = {
     "AWS_ACCESS_KEY_ID": "benchmark",
     "AWS_SECRET_ACCESS_KEY": "benchmark",
