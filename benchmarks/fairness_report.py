@@ -23,7 +23,7 @@ class Figures(Struct, frozen=True):
 
     @staticmethod
     def of(latencies_s: Iterable[float]) -> Figures:
-        ordered = sorted(latencies_s)
+        ordered = sorted(map(float, latencies_s))  # JSON takes no numbers of numpy
         return Figures(len(ordered), percentile_ms(ordered, 0.50) or 0.0, percentile_ms(ordered, 0.99) or 0.0)
 
 

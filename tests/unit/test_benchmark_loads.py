@@ -1,11 +1,14 @@
 """What a load amounts to: from when requests were due, with what was never answered in it."""
 
+import json
 import math
 
 import numpy as np
 import pytest
+from msgspec import to_builtins
 
 from benchmarks.batch_gain import within
+from benchmarks.fairness_report import Figures
 from benchmarks.large_payloads import counts_for
 from benchmarks.latencies import Load, Point, Summary, TooSlow, poisson, summary
 from benchmarks.load import shape_of
@@ -97,3 +100,8 @@ def test_small_requests_count_for_every_second_window_after_the_warm_up_and_its_
     due_s: float, counts: bool | None
 ) -> None:
     assert counts_for(due_s) is counts
+
+
+def test_figures_made_of_numpys_numbers_can_be_written_as_json() -> None:
+    figures = Figures.of(poisson(100.0, 10.0, seed=1))
+    assert json.loads(json.dumps(to_builtins(figures))) == to_builtins(figures)
