@@ -11,6 +11,8 @@ from .tensors import Tensor
 from .topics import ReplyTo, check_id
 from .wire import Codec, Refused, Reply, Request, sendable
 
+# A plug-in is not our code: its `sys.exit` must end no worker, either.
+PLUG_IN_FAULTS = (Exception, SystemExit)
 _MAX_REASON_CHARS = 1000
 _REQUEST = {
     "id": str,
@@ -28,18 +30,18 @@ _REFUSED = {"id": str, "error": HeadraceError, "reply_to": ReplyTo | None, "stor
 _REPLY = {"id": str, "model": str, "version": str, "outputs": dict, "parameters": dict, "ref": DataRef | None}
 
 
-def failed(codec: Codec, what: str, err: Exception) -> str:
+def failed(codec: Codec, what: str, err: BaseException) -> str:
     """A sentence that says so, whatever the exception's text is."""
     reason = err.message if isinstance(err, HeadraceError) else words_of(err)
     return f"codec {codec.name} could not {what}: {reason}"[:_MAX_REASON_CHARS]
 
 
-def words_of(err: Exception) -> str:
+def words_of(err: BaseException) -> str:
     """Type and text of an exception of a plug-in, whose text may raise, be long, or be none that can be sent."""
     kind = type(err).__name__
     try:
         return sendable(f"{kind}: {err}")[:_MAX_REASON_CHARS]
-    except Exception as fault:  # noqa: BLE001 - a plug-in is not our code
+    except PLUG_IN_FAULTS as fault:
         return f"{kind} (its text cannot be had: {type(fault).__name__})"
 
 

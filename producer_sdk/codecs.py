@@ -16,7 +16,7 @@ from typing import cast
 
 from msgspec import Struct
 
-from ._codec_faults import check_reply, check_request, failed, words_of
+from ._codec_faults import PLUG_IN_FAULTS, check_reply, check_request, failed, words_of
 from ._codec_messages import Asked as Asked
 from ._codec_messages import Told as Told
 from ._codec_messages import make_tensor as make_tensor
@@ -102,7 +102,7 @@ def decode_request_by(codec: Codec, value: bytes, fallback_id: str, timestamp_ms
     except Undecodable as err:
         err.id = err.id or fallback_id
         raise
-    except Exception as err:
+    except PLUG_IN_FAULTS as err:
         raise Undecodable(failed(codec, "read the request", err), id=fallback_id) from err
 
 
@@ -116,11 +116,11 @@ def decode_reply_by(codec: Codec, value: bytes) -> Reply | HeadraceError:
         return check_reply(codec.decode_reply(value))
     except Undecodable:
         raise
-    except Exception as err:
+    except PLUG_IN_FAULTS as err:
         raise Undecodable(failed(codec, "read the reply", err)) from err
 
 
-def unwritable(codec: Codec, id: str, err: Exception) -> HeadraceError:
+def unwritable(codec: Codec, id: str, err: BaseException) -> HeadraceError:
     """The error reply in place of a result that a codec could not write."""
     return InferenceFailed(failed(codec, "write the model's reply", err), id=id)
 
@@ -162,7 +162,7 @@ def _look_up() -> _PlugIns:
             loaded = entry.load()
             codec = cast(Codec, loaded() if isinstance(loaded, type) else loaded)
             keys = _keys_of(codec, found.codecs)
-        except Exception as err:  # noqa: BLE001 - a plug-in is not our code
+        except PLUG_IN_FAULTS as err:
             reason = words_of(err)
             found.faults.append(f"plug-in {entry.name} could not be loaded ({reason})")
             _log.warning("Codec %s is left out: %s", entry.name, reason, extra={"action": "codec_left_out"})

@@ -9,7 +9,7 @@ from typing import Any
 from ._ce_types import content_type_of as content_type_of
 from ._ce_types import form_of as form_of
 from ._ce_types import type_header
-from ._codec_faults import check_value, failed
+from ._codec_faults import PLUG_IN_FAULTS, check_value, failed
 from .broker import Headers
 from .codecs import codec_named, name_not_known, unwritable
 from .dataref import DataRef
@@ -61,7 +61,7 @@ def request_value(request: Request, *, deadline_s: float | None) -> bytes:
         return check_value(form.encode_request(request, deadline_s=deadline_s))
     except HeadraceError:
         raise
-    except Exception as err:
+    except PLUG_IN_FAULTS as err:
         raise InvalidRequest(failed(form, "write the request", err), id=request.id) from err
 
 
@@ -86,7 +86,7 @@ def result_value(
         return encode_json_reply(id, model, version, outputs, parameters, ref)
     try:
         return check_value(form.encode_reply(id, model, version, outputs, parameters, ref))
-    except Exception as err:
+    except PLUG_IN_FAULTS as err:
         raise unwritable(form, id, err) from err
 
 
@@ -100,6 +100,6 @@ def error_value(
         return encode_error(id, model, version, error, ref)
     try:
         return check_value(form.encode_error(id, model, version, error, ref))
-    except Exception:  # noqa: BLE001 - a plug-in is not our code
+    except PLUG_IN_FAULTS:
         _log.exception("Codec %s could not write an error reply", form.name, extra={"action": "codec_failed"})
         return encode_json_error(id, error, ref)  # a value that people can read is better than none

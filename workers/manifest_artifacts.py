@@ -61,6 +61,8 @@ def _read(key: str, item: Mapping[str, Any]) -> Artifact:
     for name in _NEEDED:
         if name not in item:
             raise Wrong(f"{key}.{name}", "is missing: an artifact has a path, a uri and a sha256")
+    if isinstance(item["sha256"], int | float):
+        raise Wrong(f"{key}.sha256", "is read as a number by YAML: put its 64 digits in quotes")
     values = {name: convert(f"{key}.{name}", value, _KEYS[name]) for name, value in item.items()}
     if fault := path_fault(values["path"]):
         raise Wrong(f"{key}.path", fault)

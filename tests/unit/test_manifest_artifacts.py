@@ -51,6 +51,8 @@ def test_an_artifact_of_another_version_is_left_out(tmp_path: Path) -> None:
     ("change", "key", "said"),
     [
         ({"sha256": "ab"}, "artifacts[0].sha256", "64 hexadecimal digits"),
+        ({"sha256": 10**63}, "artifacts[0].sha256", "put its 64 digits in quotes"),
+        ({"sha256": float("1" * 60 + "e111")}, "artifacts[0].sha256", "put its 64 digits in quotes"),
         ({"sha256": None}, "artifacts[0].sha256", "64 hexadecimal digits"),
         ({"uri": "https://host/shard"}, "artifacts[0].uri", "write s3://bucket/key"),
         ({"uri": "s3://models/../shard"}, "artifacts[0].uri", "write s3://bucket/key"),

@@ -54,7 +54,7 @@ def odd(tmp_path: Path) -> Iterator[AnyForm]:
         yield form_named("odd")
 
 
-@pytest.mark.parametrize("given", ["'text'", "None", "bytearray(b'x')", "unsayable()", "endless()"])
+@pytest.mark.parametrize("given", ["'text'", "None", "bytearray(b'x')", "unsayable()", "endless()", "exit(1)"])
 def test_what_a_codec_writes_is_bytes_or_its_fault_is_told(odd: AnyForm, given: str) -> None:
     with pytest.raises(InferenceFailed, match="codec odd could not write") as caught:
         result_value(odd, given, "m", "1", {}, {})
@@ -76,6 +76,7 @@ def test_what_a_codec_writes_is_bytes_or_its_fault_is_told(odd: AnyForm, given: 
         "unsayable()",
         "endless()",
         "unsendable()",
+        "exit(1)",
     ],
 )
 def test_a_codec_that_reads_a_request_wrongly_spoils_one_record(odd: AnyForm, given: str) -> None:
@@ -85,7 +86,9 @@ def test_a_codec_that_reads_a_request_wrongly_spoils_one_record(odd: AnyForm, gi
     assert len(caught.value.message.encode()) < 2000
 
 
-@pytest.mark.parametrize("given", ["None", "Reply(7, 'm', '1', {})", "Reply('a', 'm', '1', None)", "unsayable()"])
+@pytest.mark.parametrize(
+    "given", ["None", "Reply(7, 'm', '1', {})", "Reply('a', 'm', '1', None)", "unsayable()", "exit(1)"]
+)
 def test_a_codec_that_reads_a_reply_wrongly_ends_no_client(odd: AnyForm, given: str) -> None:
     with pytest.raises(Undecodable, match="codec odd could not read"):
         decode_reply_record(given.encode(), headers_of(odd))
@@ -102,6 +105,7 @@ named = Taker("taker", "application/x-second")
 json = Taker("third", "application/json")
 protobuf = Taker("fourth", "application/x-protobuf")
 """
+LEAVING = "raise SystemExit('needs a licence')\n"
 
 
 def test_a_plug_in_whose_types_or_name_are_taken_is_left_out_and_named(tmp_path: Path) -> None:
@@ -115,3 +119,9 @@ def test_a_plug_in_whose_types_or_name_are_taken_is_left_out_and_named(tmp_path:
                 form_named(name)
     for each in ("again", "named", "json", "protobuf"):
         assert f"plug-in {each} could not be loaded (ValueError: " in caught.value.message
+
+
+def test_a_plug_in_that_ends_the_program_where_it_is_imported_is_left_out_and_named(tmp_path: Path) -> None:
+    entries, said = {"leaving": "leaving_codec:Codec"}, r"leaving could not be loaded \(SystemExit: needs a licence\)"
+    with plug_ins(tmp_path, entries, leaving_codec=LEAVING), pytest.raises(InvalidRequest, match=said):
+        form_named("leaving")
