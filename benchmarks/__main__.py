@@ -18,6 +18,7 @@ from benchmarks.subjects import BATCHES, Subject, model_file, to_stderr
 from benchmarks.variants import MEASURED, able
 from benchmarks.warm_kafka import warm_kafka
 from headrace.event_loop import run
+from headrace.local_kafka import LocalKafka
 
 LOADED = "mlp"  # the model whose latency and gateway a short run measures
 LOAD_S = 4.0
@@ -29,7 +30,7 @@ def main() -> int:
     models, left_out = models_here(given.model or tuple(BATCHES))
     with warm_kafka() as kafka, scratch_folder() as folder:
         servers, at = kafka.bootstrap_servers, Path(folder)
-        drains, lacking = drained(models, servers, at, given.rows_share, given.runs)
+        drains, lacking = drained(models, kafka, at, given.rows_share, given.runs)
         subject = Subject.of(LOADED, model_file(LOADED, at))
         to_stderr("mlp: round trips")
         trips = run(round_trip.measure(servers, at, max(100, int(round_trip.CALLS * given.rows_share))))
@@ -63,7 +64,7 @@ def models_here(wanted: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def drained(
-    models: Sequence[str], servers: str, folder: Path, rows_share: float, runs: int
+    models: Sequence[str], kafka: LocalKafka, folder: Path, rows_share: float, runs: int
 ) -> tuple[list[Drained], list[str]]:
     """Every model's drains, and a sentence for each variant that cannot run here."""
     found, lacking = [], []
@@ -72,7 +73,7 @@ def drained(
         lacking += missing
         rows, processes = int(worker.ROWS[model] * rows_share), worker.RAW_PROCESSES[model]
         plan = Plan(model, rows, BATCHES[model], processes, runs, systems)
-        found.append(asyncio.run(worker.measure(plan, servers, folder, to_stderr)))
+        found.append(asyncio.run(worker.measure(plan, kafka, folder, to_stderr)))
     return found, list(dict.fromkeys(lacking))
 
 

@@ -36,6 +36,7 @@ class System:
     rows_a_record: int = 1
     workers: int = 1
     runners: int = 1  # of all workers
+    librdkafka: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,7 @@ def headrace_system(
         variant.rows_a_record,
         variant.workers,
         variant.workers * variant.replicas,
+        variant.librdkafka,
     )
 
 

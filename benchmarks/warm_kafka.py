@@ -38,12 +38,13 @@ def warm_kafka(seconds: float = WARM_S) -> Iterator[LocalKafka]:
     with LocalKafka(benchmark=True, settings=SETTINGS) as kafka:
         to_stderr(f"Kafka warms up for {seconds:.0f} s")
         run(_warm_up(kafka.bootstrap_servers, seconds))
-        _settle(psutil.Process(kafka.pid))
+        settle(kafka)
         yield kafka
 
 
-def _settle(java: psutil.Process) -> None:
-    """Wait until it has nothing left to compile."""
+def settle(kafka: LocalKafka) -> None:
+    """Wait until it has nothing left to compile: what is new to it, such as another client, begins that again."""
+    java = psutil.Process(kafka.pid)
     ends_at = time.monotonic() + LIMIT_S
     while (cores := java.cpu_percent(LOOK_S) / 100) > QUIET:
         if time.monotonic() > ends_at:
