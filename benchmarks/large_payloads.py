@@ -5,7 +5,8 @@ python model that takes FP32 of any length and answers its sum. Requests of 4 KB
 second) all the time; a latency counts from the moment at which a request was due. In every second window of five
 seconds another process sends requests of 10 MB, one a second, which travel by claim check. Windows are that short, as
 the P99 moves by a factor of two and more with what else the machine does, for 15 s and longer: both kinds are to have
-their share of it. The first 20 s are warm-up, and what is due in the first half second of any counts for none.
+their share of it. It takes 21 minutes: of runs of 200 and 400 s one in five missed the bound, at random. The first 20 s
+are warm-up, and what is due in the first half second of any counts for none.
 Ends with exit code 1 where the P99 of all windows with large requests is above 1.3 times that of all without.
 
 The store and whoever sends large requests would be on other machines, so here they run on what the others leave of the
@@ -41,7 +42,7 @@ from producer_sdk.payloads import S3Settings
 PREFIX, MODEL, BUCKET = "large", "sum", "claims"
 SMALL_PER_S, LARGE_EVERY_S = 50.0, 1.0
 SMALL, LARGE = 1024, 2_500_000  # elements: 4 KB and 10 MB
-SECONDS, WINDOW_S, MARGIN_S, WARM_UP_S, LIMIT_S, BOUND = 400.0, 5.0, 0.5, 20.0, 30.0, 1.3
+SECONDS, WINDOW_S, MARGIN_S, WARM_UP_S, LIMIT_S, BOUND = 1200.0, 5.0, 0.5, 20.0, 30.0, 1.3
 CREDENTIALS = {
     "AWS_ACCESS_KEY_ID": "benchmark",
     "AWS_SECRET_ACCESS_KEY": "benchmark",
