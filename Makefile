@@ -17,7 +17,7 @@ help:
 	@echo "make chaos    every fault we can inject, on a real Apache Kafka, one line each; about 15 minutes"
 	@echo "make check    lint, types, generated files, sizes"
 	@echo "make lint     ruff alone"
-	@echo "make bench    the benchmarks, on a machine that does nothing else; about 13 minutes"
+	@echo "make bench    the benchmarks, on a machine that does nothing else; about 15 minutes"
 	@echo "make bench-peers headrace beside other servers and queues, each installed on first use"
 	@echo "make install  .venv with everything for working on headrace"
 	@echo "make clean    remove .venv and all that was built"
