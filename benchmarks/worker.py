@@ -68,7 +68,8 @@ async def measure(plan: Plan, kafka: LocalKafka, folder: Path, say: Say) -> Drai
         async def drain(system: System, *, warm_up: bool) -> None:
             if system.name in failed:
                 return
-            await asyncio.to_thread(settle, kafka)
+            if not warm_up:
+                await asyncio.to_thread(settle, kafka)
             try:
                 outcome = await arena.drain(system)
             except FAULTS as err:

@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from ._codec_faults import PLUG_IN_FAULTS, words_of
 from ._limits import MAX_NAME_CHARS, MAX_TENSORS, Scalar, read_output_names, read_return_address
 from .dataref import DataRef, S3Prefix
 from .errors import HeadraceError, InvalidRequest
@@ -92,8 +93,8 @@ def _read(asked: Asked) -> dict[str, Tensor]:
         return asked.read_inputs()
     except HeadraceError:
         raise
-    except Exception as err:
-        raise InvalidRequest(f"the inputs cannot be read: {type(err).__name__}: {err}") from err
+    except PLUG_IN_FAULTS as err:
+        raise InvalidRequest(f"the inputs cannot be read: {words_of(err)}") from err
 
 
 def _address(asked: Asked) -> tuple[ReplyTo | None, S3Prefix | None]:

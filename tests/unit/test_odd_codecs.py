@@ -9,10 +9,11 @@ from codec_plug_ins import plug_ins
 from producer_sdk.errors import DeadlineExceeded, InferenceFailed, InvalidRequest
 from producer_sdk.forms import error_value, form_named, headers_of, name_of, request_value, result_value
 from producer_sdk.records import decode_record, decode_reply_record
-from producer_sdk.wire import AnyForm, Request, Undecodable
+from producer_sdk.topics import ReplyTo
+from producer_sdk.wire import AnyForm, Refused, Request, Undecodable
 
 ODD = """
-from producer_sdk.codecs import Request, Undecodable
+from producer_sdk.codecs import Asked, Request, Undecodable, read_request
 from producer_sdk.wire import Reply
 
 class Unsayable(Exception):
@@ -24,6 +25,9 @@ def unsayable():
 
 def endless():
     raise ValueError("x" * 5_000_000)
+
+def asked(inputs):
+    return read_request(Asked("a", {"reply_to": "answers"}, inputs), "fallback", 0)
 
 def unsendable():
     raise ValueError("\\ud800")
@@ -84,6 +88,15 @@ def test_a_codec_that_reads_a_request_wrongly_spoils_one_record(odd: AnyForm, gi
         decode_record(given.encode(), headers_of(odd), "fallback", 0)
     assert caught.value.id == "fallback"
     assert len(caught.value.message.encode()) < 2000
+
+
+@pytest.mark.parametrize("inputs", ["unsayable", "endless", "unsendable", "exit"])
+def test_what_a_codec_raises_as_it_reads_inputs_is_told_to_the_return_address(odd: AnyForm, inputs: str) -> None:
+    refused = decode_record(f"asked({inputs})".encode(), headers_of(odd), "fallback", 0)
+    assert isinstance(refused, Refused)
+    assert (refused.id, refused.reply_to) == ("a", ReplyTo("answers", None))
+    assert len(refused.error.message.encode()) < 2000
+    assert refused.error.message.startswith("the inputs cannot be read: ")
 
 
 @pytest.mark.parametrize(
