@@ -97,7 +97,7 @@ class Program:
     def cpu_s(self) -> float:
         """User and system CPU seconds so far of it and all its children.
 
-        The tree is looked up once: doing so takes milliseconds, which a sample every 50 ms cannot spare.
+        The tree is looked up once: doing so takes milliseconds, which no sample can spare.
         """
         if not self._tree:
             own = psutil.Process(self.process.pid)
