@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import string
 import struct
+from collections.abc import Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
 from ._limits import MAX_DEADLINE_MS, Scalar
+from .broker import Record
 from .tensors import Buffer, Datatype, Tensor
 from .topics import ReplyTo
 from .wire import Form, Request
@@ -99,28 +101,47 @@ class Kinds(Generic[Note]):
         self._last: _Place[Note] | None = None  # most are as the one before: then nothing has to be looked for
         self._misses = 0
 
-    def recall(self, value: bytes) -> tuple[Request, Note] | None:
-        """The request that a record value without headers holds, and the note on its kind; None: read it in full."""
-        place = self._last
-        if place is None or len(value) != place.nbytes or not place.is_of(value):
-            place = self._find(value)
-            if place is None:
-                return None
-        _, start, _, at, has_deadline, begin, _, _, kind = place
-        id, deadline_ms = value[start:at], None
-        # Slices that are compared, and numbers unpacked in place, cost half of what methods of bytes do.
-        if not id.isalnum() and id.strip(_ID_BYTES):
+    def recall(self, records: Sequence[Record], first: int = 0) -> tuple[list[Request], Note] | None:
+        """The requests of the neighbours from the first on that are of one kind, and the note on it.
+
+        None: read that record in full. In one pass: calls for each would cost as much again.
+        """
+        value = records[first].value
+        if value is None or records[first].headers or (place := self._place_of(value)) is None:
             return None
-        if has_deadline and (deadline_ms := _read_uint64(value, at + 1)[0]) > MAX_DEADLINE_MS:
-            return None
+        nbytes, start, head, at, has_deadline, begin, end, common, kind = place
         _, _, parts, reply_to, tenant, version, parameters, outputs, note = kind
-        view, inputs = memoryview(value), {}
-        for behind, name, datatype, shape, nbytes, following in parts:
-            inputs[name] = Tensor(datatype, shape, view[begin + behind : begin + nbytes])
-            begin += nbytes
-            if following and not value.startswith(following, begin):
-                return None
-        return Request(id.decode(), inputs, _MSGPACK, deadline_ms, reply_to, tenant, version, parameters, outputs), note
+        marker = _UINT64 if has_deadline else _NIL
+        requests: list[Request] = []
+        deadline_ms = None
+        last = len(records) if at - start > 2 else first + 1  # of shorter ids some are none: `_read_head` looks at each
+        for record in records[first:last]:
+            value = record.value
+            # Slices that are compared, and numbers unpacked in place, cost half of what methods of bytes do.
+            if record.headers or value is None or len(value) != nbytes or value[begin:end] != common:
+                break
+            id = value[start:at]
+            if value[:start] != head or value[at] != marker or (not id.isalnum() and id.strip(_ID_BYTES)):
+                break
+            if has_deadline and (deadline_ms := _read_uint64(value, at + 1)[0]) > MAX_DEADLINE_MS:
+                break
+            view, inputs, before = memoryview(value), {}, begin
+            for behind, name, datatype, shape, part_bytes, following in parts:
+                inputs[name] = Tensor(datatype, shape, view[before + behind : before + part_bytes])
+                before += part_bytes
+                if following and not value.startswith(following, before):
+                    break
+            else:
+                requests.append(
+                    Request(id.decode(), inputs, _MSGPACK, deadline_ms, reply_to, tenant, version, parameters, outputs)
+                )
+                continue
+            break
+        return (requests, note) if requests else None
+
+    def _place_of(self, value: bytes) -> _Place[Note] | None:
+        place = self._last
+        return place if place is not None and len(value) == place.nbytes and place.is_of(value) else self._find(value)
 
     def _find(self, value: bytes) -> _Place[Note] | None:
         """Look up the kind of a value."""
@@ -133,7 +154,7 @@ class Kinds(Generic[Note]):
             return None
         end = begin + len(kind.begins)
         place = _Place(len(value), start, value[:start], at, begin > at + 1, begin, end, kind.begins, kind)
-        if at - start > 2:  # of shorter ids some are none: `_read_head` looks at each
+        if at - start > 2:  # as in `recall`
             self._last = place
         return place
 

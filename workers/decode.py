@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from itertools import repeat
 from typing import Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from producer_sdk.alike import Kinds
-from producer_sdk.broker import Outgoing, Record
+from producer_sdk.broker import Record
 from producer_sdk.errors import (
     Cancelled,
     DeadlineExceeded,
@@ -19,20 +21,21 @@ from producer_sdk.errors import (
     UnknownModel,
 )
 from producer_sdk.payloads import Payloads
-from producer_sdk.records import JSON_STARTS, decode_record, decode_stored
-from producer_sdk.tensors import Datatype, Tensor
+from producer_sdk.records import decode_record
+from producer_sdk.tensors import Datatype
 from producer_sdk.topics import Lane, Topics, derived_id
 from producer_sdk.wire import Form, Refused, Request, Undecodable
 
+from .clock_skew import sound_ms
 from .commit import PartitionLedger
 from .queue_policy import has_timeouts, priority_of
+from .refusal import Refusals
 from .retry_records import Origin, origin_of
 from .runners.engine import Loaded, ModelSpec
 from .shapes import Fit, Shapes
+from .stored_inputs import inputs_in
 from .work import Now as Now
 from .work import Referred, Rejected, Source, Work
-
-MAX_JSON_BYTES = 32 * 1024 * 1024  # of a stored request: a second or two of this process's one loop
 
 
 class KnownCancels(Protocol):
@@ -74,6 +77,7 @@ class Decoder:
         self._cancels = cancels
         self._allowance_ms = round(clock_skew_allowance_s * 1000)
         self._may_reply_to = lru_cache(maxsize=1024)(topics.may_reply_to)
+        self.refusals = Refusals(self._may_reply_to, payloads)
         self._model = spec.name
         self._version = spec.version
         self._default_deadline_ms = None if spec.default_deadline_s is None else int(spec.default_deadline_s * 1000)
@@ -87,19 +91,25 @@ class Decoder:
         self._is_ranked = has_timeouts(spec.batching) or spec.batching.priority_levels > 0
         self._outputs = frozenset(output.name for output in loaded.signature.outputs)
 
-    def decode(self, record: Record, source: Source, lane: Lane, now: Now) -> Work | Referred | Rejected:
-        """The request that a record holds, checked against the model's signature, or why it cannot run.
+    def decode(
+        self, records: Sequence[Record], first: int, ledger: PartitionLedger, lane: Lane, now: Now
+    ) -> Sequence[Work | Referred | Rejected]:
+        """What the first of these neighbours of one partition holds, and those behind it that are like one before.
 
-        One whose inputs are stored elsewhere is `Referred`; `fetched` goes on with it.
+        Requests are checked against the model's signature. One whose inputs are stored elsewhere is `Referred`;
+        `fetched` goes on with it.
 
         A record of the retry topic has the lane, and its request the id and the deadline, of the original; `lane` is
         for those that somebody else wrote there.
         """
+        record = records[first]
+        if record.topic in self._lanes and (recalled := self._kinds.recall(records, first)) is not None:
+            requests, passed = recalled
+            return self._accept_alike(requests, passed, records[first : first + len(requests)], ledger, lane, now)
+        return (self._in_full(record, Source(ledger, record.offset), lane, now),)
+
+    def _in_full(self, record: Record, source: Source, lane: Lane, now: Now) -> Work | Referred | Rejected:
         value = record.value
-        plain = value is not None and not record.headers and record.topic in self._lanes
-        if plain and value is not None and (recalled := self._kinds.recall(value)) is not None:
-            request, passed = recalled
-            return self._accept(request, record, source, lane, now, record.timestamp, 0, passed)
         origin: Origin | Record = record  # one that was never moved is its own origin
         origin_ms, attempts = record.timestamp, 0
         if record.topic not in self._lanes:
@@ -108,17 +118,58 @@ class Decoder:
             origin_ms, attempts = origin.timestamp_ms, origin.attempts
         fallback_id = derived_id(origin.topic, origin.partition, origin.offset)
         try:
-            read = decode_record(value, origin.headers, fallback_id, _sound_ms(origin_ms, now))
+            read = decode_record(value, origin.headers, fallback_id, sound_ms(origin_ms, now))
         except Undecodable as err:
-            return self.unreadable(record, err, source, lane, now)
+            return self.refusals.unreadable(record, err, source, lane, now.monotonic)
         if type(read) is Refused:
-            return self._refuse(read, record, source, lane, now.monotonic)
+            return self.refusals.of(read, record, source, lane, now.monotonic)
         assert isinstance(read, Request)
         item = self._accept(read, record, source, lane, now, origin_ms, attempts)
-        if plain and value is not None and type(item) is Work and read.form is Form.MSGPACK and read.store is None:
+        plain = not record.headers and record.topic in self._lanes and read.form is Form.MSGPACK and read.store is None
+        if plain and value is not None and type(item) is Work:
             fit = Fit(item.rows, item.nbytes, item.bucket, item.cost)
             self._kinds.learn(value, read, _Passed(fit if self._fits_by_shape else None))
         return item
+
+    def _accept_alike(
+        self,
+        requests: Sequence[Request],
+        passed: _Passed,
+        records: Sequence[Record],
+        ledger: PartitionLedger,
+        lane: Lane,
+        now: Now,
+    ) -> Sequence[Work | Referred | Rejected]:
+        """As `_accept`, of requests of one kind. In one pass where they pass all checks: calls cost as much again."""
+        fit, allowance_s = passed.fit, self._allowance_ms / 1000
+        looked_at = self._is_ranked or (self._cancels is not None and len(self._cancels))
+        expires = None if looked_at else self._expire_all(requests, records, now)
+        if fit is None or expires is None:
+            return [
+                self._accept(request, record, Source(ledger, record.offset), lane, now, record.timestamp, 0, passed)
+                for request, record in zip(requests, records, strict=True)
+            ]
+        rows, nbytes, bucket, cost, arrived = fit.rows, fit.nbytes, fit.bucket, fit.cost, now.monotonic
+        return [
+            Work(request, Source(ledger, record.offset), record, lane, rows, nbytes, bucket, arrived, at,
+                 0, False, b"", 0, cost, 0, allowance_s)
+            for request, record, at in zip(requests, records, expires, strict=False)
+        ]  # fmt: skip
+
+    def _expire_all(
+        self, requests: Sequence[Request], records: Sequence[Record], now: Now
+    ) -> Iterable[float | None] | None:
+        """When each expires; None where one has, or where that is not the same matter for all."""
+        if requests[0].deadline_ms is not None:
+            deadlines = [request.deadline_ms or 0 for request in requests]
+        elif self._default_deadline_ms is not None:
+            deadlines = [sound_ms(record.timestamp, now) + self._default_deadline_ms for record in records]
+        else:
+            return repeat(None)
+        if min(deadlines) + self._allowance_ms <= now.epoch_ms:
+            return None
+        arrived, now_ms = now.monotonic, now.epoch_ms - self._allowance_ms
+        return [arrived + (deadline - now_ms) / 1000 for deadline in deadlines]
 
     def _accept(
         self,
@@ -147,7 +198,7 @@ class Decoder:
                 expires = self._expires(request, origin_ms, now)
         except (InvalidRequest, UnknownModel, DeadlineExceeded, Cancelled) as err:
             refused = Refused(request.id, err, request.form, request.reply_to, request.store)
-            return self._refuse(refused, record, source, lane, now.monotonic)
+            return self.refusals.of(refused, record, source, lane, now.monotonic)
         if fit is None:
             return Referred(request, source, record, lane, now.monotonic, expires, attempts, origin_ms)
         return Work(
@@ -173,7 +224,7 @@ class Decoder:
         """The request with the inputs that `data`, the object it refers to, holds; or why it cannot run."""
         request, record, source = referred.request, referred.record, referred.source
         try:
-            whole = replace(request, inputs=_inputs_in(request, data), ref=None)
+            whole = replace(request, inputs=inputs_in(request, data), ref=None)
         except (InvalidRequest, PayloadTooLarge) as err:
             return self.unfetched(referred, err)
         item = self._accept(whole, record, source, referred.lane, now, referred.published_ms, referred.attempts)
@@ -186,11 +237,7 @@ class Decoder:
         """The rejection of a request whose inputs could not be had."""
         request = referred.request
         refused = Refused(request.id, error, request.form, request.reply_to, request.store)
-        return self._refuse(refused, referred.record, referred.source, referred.lane, referred.arrived)
-
-    def unreadable(self, record: Record, error: HeadraceError, source: Source, lane: Lane, now: Now) -> Rejected:
-        """The rejection of a record whose return address cannot be read: it becomes a dead letter."""
-        return self._nobody_told(record, error, source, lane, now.monotonic)
+        return self.refusals.of(refused, referred.record, referred.source, referred.lane, referred.arrived)
 
     def given_up(
         self,
@@ -204,24 +251,8 @@ class Decoder:
         """The rejection of a record that must not be read in this process; `refused` None: nobody can be told."""
         source, lane = Source(ledger, record.offset), self._lanes.get(origin_of(record).topic, lane)
         if refused is None:
-            return self._nobody_told(record, error, source, lane, arrived)
-        return self._refuse(refused, record, source, lane, arrived)
-
-    def _nobody_told(
-        self, record: Record, error: HeadraceError, source: Source, lane: Lane, arrived: float
-    ) -> Rejected:
-        origin = origin_of(record)
-        id = derived_id(origin.topic, origin.partition, origin.offset)
-        dead = Outgoing(record.key, record.value, record.headers, record.timestamp)
-        return Rejected(id, error, source, lane, arrived, dead=dead, record=record)
-
-    def _refuse(self, refused: Refused, record: Record, source: Source, lane: Lane, arrived: float) -> Rejected:
-        reply_to, store, error = refused.reply_to, refused.store, refused.error
-        if reply_to is not None and not self._may_reply_to(reply_to.topic):
-            reply_to = None
-        if store is not None and (self._payloads is None or store.bucket not in self._payloads.settings.allowed):
-            store = None
-        return Rejected(refused.id, error, source, lane, arrived, refused.form, reply_to, record=record, store=store)
+            return self.refusals.unreadable(record, error, source, lane, arrived)
+        return self.refusals.of(refused, record, source, lane, arrived)
 
     def _check_envelope(self, request: Request) -> None:
         if request.ref is not None or request.store is not None:
@@ -253,45 +284,9 @@ class Decoder:
         if deadline_ms is None:
             if self._default_deadline_ms is None:
                 return None
-            deadline_ms = _sound_ms(timestamp_ms, now) + self._default_deadline_ms
+            deadline_ms = sound_ms(timestamp_ms, now) + self._default_deadline_ms
         left_ms = deadline_ms + self._allowance_ms - now.epoch_ms
         if left_ms <= 0:
             late_s = (now.epoch_ms - deadline_ms) / 1000
             raise DeadlineExceeded(f"the deadline had passed {late_s:.3f} s before the request was read")
         return now.monotonic + left_ms / 1000
-
-
-def _inputs_in(request: Request, data: bytes) -> dict[str, Tensor]:
-    """The inputs that an object holds: a record's value, of which nothing else counts.
-
-    Raises:
-        InvalidRequest: it holds no request, or one that refers to yet another object.
-        PayloadTooLarge: reading so much JSON would hold up the worker's loop for seconds.
-    """
-    assert request.ref is not None, "the caller has fetched what it refers to"
-    uri = request.ref.uri
-    if isinstance(request.form, Form) and data[:1] and data[0] in JSON_STARTS and len(data) > MAX_JSON_BYTES:
-        raise PayloadTooLarge(f"{uri} has {len(data)} bytes of JSON; at most {MAX_JSON_BYTES} are read")
-    try:
-        read = decode_stored(data, request.form, request.id)
-    except Undecodable as err:
-        raise InvalidRequest(f"{uri} holds no request: {err.message}") from err
-    if type(read) is Refused:
-        raise InvalidRequest(f"the request in {uri} is not valid: {read.error.message}")
-    assert isinstance(read, Request)
-    if read.ref is not None:
-        raise InvalidRequest(f"{uri} holds a reference to another object: store the inputs themselves")
-    return read.inputs
-
-
-def _sound_ms(timestamp_ms: int, now: Now) -> int:
-    """A record's timestamp, or now: for -1, Kafka's word for none, and for one ahead of this clock.
-
-    That would lengthen a relative deadline.
-    """
-    return timestamp_ms if 0 <= timestamp_ms <= now.epoch_ms else now.epoch_ms
-
-
-def skew_s(record_timestamp_ms: int, now_ms: int) -> float:
-    """How far a record's timestamp lies ahead of this clock; 0 where it does not."""
-    return max(0, record_timestamp_ms - now_ms) / 1000

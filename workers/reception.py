@@ -11,8 +11,9 @@ from producer_sdk.topics import Lane, Topics
 
 from .backlog import Backlog
 from .claims import Claims
+from .clock_skew import skew_s
 from .commit import PartitionLedger
-from .decode import Decoder, Now, skew_s
+from .decode import Decoder, Now
 from .later import Later
 from .log import bug
 from .quotas import quotas_of
@@ -21,7 +22,9 @@ from .reply_index import ReplyIndex
 from .retry import Postponed
 from .retry_records import due_of, retry_record
 from .runners.engine import ModelSpec
-from .work import Outcome, Referred, Source, Work
+from .work import Outcome, Referred, Rejected, Source, Work
+
+_WORK_ALONE = {Work}
 
 
 class Reception:
@@ -62,27 +65,35 @@ class Reception:
         if records:
             self.skew_s = skew_s(records[-1].timestamp, now.epoch_ms)
         works: list[Work] = []
-        referred: list[Referred] = []
-        rejected: list[Outcome] = []
-        decode = self._decoder.decode
-        for record in records:
-            source = Source(ledger, record.offset)
-            try:
-                item = decode(record, source, lane, now)
-            except Exception as err:  # noqa: BLE001 - the border to foreign bytes, which must not stop the worker
-                item = self._decoder.unreadable(record, bug("decoding", self._model, err), source, lane, now)
-            if isinstance(item, Work):
-                works.append(item)
-            elif isinstance(item, Referred):
-                referred.append(item)
+        others: list[Referred | Rejected] = []
+        place = 0
+        while place < len(records):
+            items = self._decoded(records, place, ledger, lane, now)
+            place += len(items)
+            if set(map(type, items)) == _WORK_ALONE:
+                works += items  # type: ignore[arg-type]
             else:
-                rejected.append(self._scribe.rejected(item))
+                works += [item for item in items if isinstance(item, Work)]
+                others += [item for item in items if not isinstance(item, Work)]
+        rejected = [self._scribe.rejected(item) for item in others if isinstance(item, Rejected)]
         if rejected:
             self._hand_over(rejected)
         if self.claims is not None:
-            for each in referred:
-                self.claims.add(each)
+            for each in others:
+                if isinstance(each, Referred):
+                    self.claims.add(each)
         await self.welcome(works, ledger, now)
+
+    def _decoded(
+        self, records: Sequence[Record], first: int, ledger: PartitionLedger, lane: Lane, now: Now
+    ) -> Sequence[Work | Referred | Rejected]:
+        try:
+            return self._decoder.decode(records, first, ledger, lane, now)
+        except Exception as err:  # noqa: BLE001 - the border to foreign bytes, which must not stop the worker
+            record, error = records[first], bug("decoding", self._model, err)
+            return (
+                self._decoder.refusals.unreadable(record, error, Source(ledger, record.offset), lane, now.monotonic),
+            )
 
     async def welcome(self, works: list[Work], ledger: PartitionLedger, now: Now) -> None:
         """Let requests that can run wait for it, or for their time; answer those that an earlier run has answered."""

@@ -14,7 +14,7 @@ from producer_sdk.topics import Lane, ReplyTo, Topics
 from workers.commit import PartitionLedger
 from workers.decode import Decoder, Now
 from workers.runners.engine import Loaded, ModelSpec, Signature, TensorSpec
-from workers.work import Rejected, Source, Work
+from workers.work import Referred, Rejected, Source, Work
 
 NOW = Now(monotonic=100.0, epoch_ms=1_000_000)
 SOURCE = Source(PartitionLedger(TopicPartition("p.m.async", 3)), 7)
@@ -42,7 +42,9 @@ def decoder(
 
 
 def read(record: ARecord, by: Decoder | None = None) -> Work | Rejected:
-    return (by or decoder()).decode(record, SOURCE, Lane.ASYNC, NOW)
+    (item,) = (by or decoder()).decode([record], 0, SOURCE.ledger, Lane.ASYNC, NOW)
+    assert not isinstance(item, Referred)
+    return item
 
 
 def accepted(decoded: Work | Rejected) -> Work:

@@ -2,16 +2,17 @@
 
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
-from decode_rig import NOW, REPLIES, ARecord, accepted, decoder, read, refused
+from decode_rig import NOW, REPLIES, SOURCE, ARecord, accepted, decoder, read, refused
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from producer_sdk.alike import MAX_KINDS, Kinds
 from producer_sdk.errors import Code
 from producer_sdk.tensors import Datatype, Tensor
-from producer_sdk.topics import ReplyTo
+from producer_sdk.topics import Lane, ReplyTo
 from producer_sdk.wire import Request, decode_request, encode_request
 from workers.runners.engine import TensorSpec
 
@@ -40,11 +41,16 @@ def kinds_of(value: bytes) -> Kinds[str]:
     return kinds
 
 
+def recalled(value: bytes, kinds: Kinds[Any] | None = None) -> tuple[Request, Any] | None:
+    found = (kinds or kinds_of(message())).recall([ARecord(value)])
+    return None if found is None else (found[0][0], found[1])
+
+
 @pytest.mark.parametrize("id", ["i", "a" * 31, "a" * 32, "a" * 128, "A-z_0.9:x"])
 @pytest.mark.parametrize("deadline_ms", [None, 1_800_000_000_000])
 def test_other_ids_deadlines_and_content_are_read_as_the_decoder_reads_them(id: str, deadline_ms: int | None) -> None:
     other = message(id, {name: array + 1 for name, array in NAMES.items()}, deadline_ms=deadline_ms)
-    assert kinds_of(message()).recall(other) == (request_in(other), "note")
+    assert recalled(other) == (request_in(other), "note")
 
 
 @pytest.mark.parametrize(
@@ -70,7 +76,7 @@ def test_other_ids_deadlines_and_content_are_read_as_the_decoder_reads_them(id: 
     ],
 )
 def test_whatever_differs_elsewhere_is_left_to_the_decoder(other: bytes) -> None:
-    assert kinds_of(message()).recall(other) is None
+    assert recalled(other) is None
 
 
 @settings(deadline=None)
@@ -81,14 +87,14 @@ def test_no_damage_is_read_as_anything_else_than_the_decoder_reads(
     value = bytearray(message(deadline_ms=1_800_000_000_000 if with_deadline else None))
     for place, byte in damages:
         value[place % len(value)] = byte
-    recalled = kinds_of(message()).recall(bytes(value))
-    assert recalled is None or recalled[0] == decode_request(bytes(value), "derived")
+    read_again = recalled(bytes(value))
+    assert read_again is None or read_again[0] == decode_request(bytes(value), "derived")
 
 
 def test_tensors_without_bytes_and_requests_without_tensors_are_not_learned() -> None:
     for arrays in ({"x": np.zeros((0, 40), np.float32), "w": NAMES["w"]}, {}):
         value = message("i" * 99, arrays, parameters={"k": "v" * 99})
-        assert kinds_of(value).recall(value) is None
+        assert recalled(value, kinds_of(value)) is None
 
 
 def test_the_kinds_kept_are_bounded_and_new_ones_take_the_place_of_old_ones() -> None:
@@ -97,13 +103,13 @@ def test_the_kinds_kept_are_bounded_and_new_ones_take_the_place_of_old_ones() ->
     for number, value in enumerate(values):
         for _ in range(16):
             kinds.learn(value, request_in(value), number)
-    assert kinds.recall(values[0]) is None
-    assert kinds.recall(values[-1]) == (request_in(values[-1]), MAX_KINDS)
+    assert recalled(values[0], kinds) is None
+    assert recalled(values[-1], kinds) == (request_in(values[-1]), MAX_KINDS)
 
 
 def test_a_kind_with_endless_facts_is_not_kept() -> None:
     value = message(parameters={f"key{number}": "v" * 250 for number in range(30)})
-    assert kinds_of(value).recall(value) is None
+    assert recalled(value, kinds_of(value)) is None
 
 
 def wide(id: str = "a", fill: Any = 1, dtype: Any = np.float32, **fields: Any) -> ARecord:
@@ -158,3 +164,52 @@ def test_a_retried_record_and_one_with_headers_go_the_long_way() -> None:
     assert accepted(read(moved, by)).request.id == "b"
     dated = wide("c")._replace(headers=[("ce_expirytime", b"1970-01-01T00:00:01Z")])
     assert refused(read(dated, by)).error.code == Code.DEADLINE_EXCEEDED
+
+
+def facts_of(item: Any) -> dict[str, Any]:
+    """All that an item says; errors, which have no equality, as texts."""
+    facts = msgspec.structs.asdict(item)
+    return facts | {"error": repr(error)} if (error := facts.get("error")) else facts
+
+
+@settings(deadline=None)
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                wide("id-1"),
+                wide("id-2", fill=2),
+                wide("longer-id"),
+                wide("in-time", deadline_ms=NOW.epoch_ms + 500),
+                wide("too-late", deadline_ms=NOW.epoch_ms),
+                wide("z" * 8, tenant="u"),
+                wide("1"),
+                wide("dated")._replace(headers=[("ce_expirytime", b"1970-01-01T00:00:01Z")]),
+                wide("old-one")._replace(timestamp=5),
+                wide("f64-one", dtype=np.float64),
+                ARecord(None),
+                ARecord((wide("id-3").value or b"").replace(b"id-3", b"i /3")),
+            ]
+        ),
+        max_size=12,
+    ),
+    st.sampled_from([None, 1.0]),
+)
+def test_neighbours_read_together_are_what_each_is_by_itself(records: list[ARecord], default_s: float | None) -> None:
+    records = [record._replace(offset=offset) for offset, record in enumerate(records)]
+    by = decoder(WIDE, default_deadline_s=default_s)
+    together: list[Any] = []
+    while len(together) < len(records):
+        together += by.decode(records, len(together), SOURCE.ledger, Lane.BULK, NOW)
+    each = [decoder(WIDE, default_deadline_s=default_s).decode([record], 0, SOURCE.ledger, Lane.BULK, NOW)[0]
+            for record in records]  # fmt: skip
+    assert [facts_of(item) for item in together] == [facts_of(item) for item in each]
+
+
+def test_neighbours_of_one_kind_are_read_in_one_pass() -> None:
+    by = decoder(WIDE)
+    accepted(read(wide(), by))
+    haul = [wide(f"id-{number}") for number in range(3)] + [wide("id-3", tenant="u"), wide("id-4")]
+    assert [work.request.id for work in map(accepted, by.decode(haul, 0, SOURCE.ledger, Lane.ASYNC, NOW))] == [
+        "id-0", "id-1", "id-2"
+    ]  # fmt: skip

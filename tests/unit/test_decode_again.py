@@ -13,9 +13,10 @@ from producer_sdk.errors import Code, RunnerCrashed
 from producer_sdk.tensors import Tensor
 from producer_sdk.topics import Lane, ReplyTo
 from producer_sdk.wire import Form, Refused, Request, encode_request
-from workers.decode import Decoder, Now, skew_s
+from workers.clock_skew import skew_s
+from workers.decode import Decoder, Now
 from workers.retry_records import retry_record
-from workers.work import Rejected, Source, Work
+from workers.work import Referred, Rejected, Source, Work
 
 
 def a_request(id: str = "a", **fields: Any) -> bytes:
@@ -29,7 +30,9 @@ def again(first: Work, due_ms: int = NOW.epoch_ms, timestamp: int = NOW.epoch_ms
 
 
 def read_again(record: ARecord, now: Now = NOW, by: Decoder | None = None) -> Work | Rejected:
-    return (by or decoder()).decode(record, SOURCE, Lane.ASYNC, now)
+    (item,) = (by or decoder()).decode([record], 0, SOURCE.ledger, Lane.ASYNC, now)
+    assert not isinstance(item, Referred)
+    return item
 
 
 @pytest.mark.parametrize("lane", list(Lane))
@@ -39,7 +42,7 @@ def test_a_retried_request_keeps_its_id_its_lane_and_its_attempts(lane: Lane) ->
     for _ in range(2):
         work = accepted(read_again(again(work)))
     assert (work.request.id, work.lane, work.attempts) == (f"p.m.{lane}:3:7", lane, 3)
-    assert (work.source, work.request.form) == (SOURCE, Form.JSON)
+    assert (work.source, work.request.form) == (Source(SOURCE.ledger, 99), Form.JSON)
 
 
 def test_its_relative_deadline_counts_from_the_first_record() -> None:
