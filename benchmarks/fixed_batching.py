@@ -50,7 +50,7 @@ class FixedBatching(WaitingRoom):
 
     def take(self, now: float, starts_at: float = -math.inf) -> Batch:
         works = tuple(self._waiting.popleft() for _ in range(min(self._max_rows, len(self._waiting))))
-        return Batch(works, len(works))
+        return Batch.of(works)
 
     @property
     def next_change(self) -> float:

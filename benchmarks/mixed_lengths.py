@@ -126,7 +126,7 @@ class Runner:
         elements = padding = 0
         began = time.process_time()
         for batch in way.batches(works):
-            placement = place(Batch(tuple(batch), len(batch)), inputs, self._inputs, DEFAULT_MAX_BATCH_BYTES)
+            placement = place(Batch.of(batch), inputs, self._inputs, DEFAULT_MAX_BATCH_BYTES)
             elements, padding = elements + placement.elements, padding + placement.padding
             done = session.run(placement.run(1, 0, 0, 0, len(batch)), self._inputs.view, self._outputs)
             (part,) = read_answer(done, signature.outputs, self._outputs.view).parts

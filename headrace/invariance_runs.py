@@ -46,7 +46,7 @@ class Bench:
         works = tuple(map(_work, samples))
         inputs, outputs = Heap(), Heap()
         try:
-            batch = Batch(works, sum(work.rows for work in works))
+            batch = Batch.of(works)
             placement = place(batch, signature.inputs, inputs, DEFAULT_MAX_BATCH_BYTES)
             done = session.run(placement.run(1, 0, 0, 0, len(works)), inputs.view, outputs)
         except HeadraceError as err:

@@ -110,16 +110,20 @@ class Backlog(WaitingRoom):
         """A request waits from now on."""
         self.add_all([work])
 
-    def add_all(self, works: Sequence[Work]) -> None:
-        """Requests wait from now on: together those that have come from one client one after another."""
-        for alike in runs_of(works):
+    def add_all(self, works: Sequence[Work], *, one_kind: bool = False) -> None:
+        """Requests wait from now on: together those that have come from one client one after another.
+
+        `one_kind` says that they are known to share lane, bucket and tenant, and that none runs alone.
+        """
+        for alike in (works,) if one_kind and works else runs_of(works):
             if alike[0].alone:
                 self._apart += alike
             elif self._ranked:
                 self._next_overdue = min(self._next_overdue, *map(self._overdue_at, alike))
                 self._next.add_all([self._entry(work) for work in alike])
             else:
-                self._next.add_all([(_urgency(work), next(self._sequence), work) for work in alike])
+                urgencies = [work.arrived + PATIENCE_S if work.expires is None else work.expires for work in alike]
+                self._next.add_all(list(zip(urgencies, self._sequence, alike, strict=False)))
             expire = [work for work in alike if work.expires is not None]
             if expire:
                 self.earliest_expiry = min(self.earliest_expiry, *[work.expires or 0.0 for work in expire])
@@ -155,7 +159,7 @@ class Backlog(WaitingRoom):
         """The next batch, which the device starts at `starts_at`, or at once. Something must wait."""
         works = [self._apart.popleft()] if self._apart else self._next.take(now, starts_at)
         self._trials.ran(works)
-        return Batch(tuple(works), sum([work.rows for work in works]))
+        return Batch.of(works)
 
     @property
     def in_order(self) -> bool:

@@ -93,11 +93,11 @@ class Decoder:
 
     def decode(
         self, records: Sequence[Record], first: int, ledger: PartitionLedger, lane: Lane, now: Now
-    ) -> Sequence[Work | Referred | Rejected]:
-        """What the first of these neighbours of one partition holds, and those behind it that are like one before.
+    ) -> tuple[Sequence[Work], Sequence[Work | Referred | Rejected]]:
+        """What the first of these neighbours of one partition holds, and those behind it that are like it.
 
-        Requests are checked against the model's signature. One whose inputs are stored elsewhere is `Referred`;
-        `fetched` goes on with it.
+        Those of the first sequence share lane, bucket and tenant. Requests are checked against the model's signature.
+        One whose inputs are stored elsewhere is `Referred`; `fetched` goes on with it.
 
         A record of the retry topic has the lane, and its request the id and the deadline, of the original; `lane` is
         for those that somebody else wrote there.
@@ -106,7 +106,7 @@ class Decoder:
         if record.topic in self._lanes and (recalled := self._kinds.recall(records, first)) is not None:
             requests, passed = recalled
             return self._accept_alike(requests, passed, records[first : first + len(requests)], ledger, lane, now)
-        return (self._in_full(record, Source(ledger, record.offset), lane, now),)
+        return (), (self._in_full(record, Source(ledger, record.offset), lane, now),)
 
     def _in_full(self, record: Record, source: Source, lane: Lane, now: Now) -> Work | Referred | Rejected:
         value = record.value
@@ -139,13 +139,13 @@ class Decoder:
         ledger: PartitionLedger,
         lane: Lane,
         now: Now,
-    ) -> Sequence[Work | Referred | Rejected]:
+    ) -> tuple[Sequence[Work], Sequence[Work | Referred | Rejected]]:
         """As `_accept`, of requests of one kind. In one pass where they pass all checks: calls cost as much again."""
         fit, allowance_s = passed.fit, self._allowance_ms / 1000
         looked_at = self._is_ranked or (self._cancels is not None and len(self._cancels))
         expires = None if looked_at else self._expire_all(requests, records, now)
         if fit is None or expires is None:
-            return [
+            return (), [
                 self._accept(request, record, Source(ledger, record.offset), lane, now, record.timestamp, 0, passed)
                 for request, record in zip(requests, records, strict=True)
             ]
@@ -154,7 +154,7 @@ class Decoder:
             Work(request, Source(ledger, record.offset), record, lane, rows, nbytes, bucket, arrived, at,
                  0, False, b"", 0, cost, 0, allowance_s)
             for request, record, at in zip(requests, records, expires, strict=False)
-        ]  # fmt: skip
+        ], ()  # fmt: skip
 
     def _expire_all(
         self, requests: Sequence[Request], records: Sequence[Record], now: Now

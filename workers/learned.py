@@ -42,8 +42,7 @@ class Learned:
 
     def predict_s(self, batch: Batch) -> float:
         """Seconds that a batch will run; 0 while nothing is known."""
-        cost = sum([work.cost for work in batch.works])
-        return self.run_times.mean_s(batch.works[0].bucket, batch.rows, cost)
+        return self.run_times.mean_s(batch.works[0].bucket, batch.rows, batch.cost)
 
     def bound(self, backlog: Backlog, now: float) -> None:
         """Bound the batches as the SLO wants it."""
@@ -61,8 +60,7 @@ class Learned:
     def took(self, batch: Batch, backlog: Backlog, now: float) -> None:
         """A batch was taken out of the backlog."""
         if self.slo is not None:
-            cost = sum([work.cost for work in batch.works])
-            self.slo.took(batch.rows, backlog.rows(Lane.INTERACTIVE, Lane.ASYNC), now, cost)
+            self.slo.took(batch.rows, backlog.rows(Lane.INTERACTIVE, Lane.ASYNC), now, batch.cost)
 
     def answered(self, outcomes: Sequence[Outcome], now: float) -> None:
         """Outcomes were acknowledged; the SLO is meant for all but bulk."""

@@ -9,7 +9,7 @@ from producer_sdk.errors import Code, HeadraceError
 
 from .quarantine import Quarantine
 from .row_caps import DEADLY_QUIET_S, MAX_BUCKETS, RowCaps
-from .work import Work
+from .work import Batch, Work
 
 Observed = Callable[[object, int, float, float], None]
 
@@ -34,10 +34,9 @@ class Lessons:
         self._most_rows: dict[object, int] = {}  # that have passed, by bucket
         self._chance_at = -math.inf
 
-    def passed(self, works: Sequence[Work], run_s: float, now: float) -> None:
+    def passed(self, batch: Batch, run_s: float, now: float) -> None:
         """These ran together."""
-        bucket = works[0].bucket
-        rows = sum([work.rows for work in works])
+        bucket, rows = batch.works[0].bucket, batch.rows
         if rows > self._most_rows.get(bucket, 0):
             if len(self._most_rows) >= MAX_BUCKETS:
                 self._most_rows.clear()
@@ -45,7 +44,7 @@ class Lessons:
         if len(self.caps):
             self.caps.passed(bucket, rows, now)
         if self._observed is not None:
-            self._observed(bucket, rows, sum([work.cost for work in works]), run_s)
+            self._observed(bucket, rows, batch.cost, run_s)
 
     def padded(self, elements: int, padding: int) -> None:
         """A batch had padded inputs."""

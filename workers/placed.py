@@ -136,7 +136,8 @@ class PlacedBatch:
             now = time.monotonic()
             self._doubtful = None
             self.any_passed = True
-            self._lessons.passed(self.works(part), answer.run_s, now)
+            works = self.works(part)
+            self._lessons.passed(self.batch if works is self.batch.works else Batch.of(works), answer.run_s, now)
             outcomes, failures = self._scribe.answered(self.batch, part, answer, self._began, now)
             self.outcomes += outcomes
             self.failures += failures

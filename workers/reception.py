@@ -24,8 +24,6 @@ from .retry_records import due_of, retry_record
 from .runners.engine import ModelSpec
 from .work import Outcome, Referred, Rejected, Source, Work
 
-_WORK_ALONE = {Work}
-
 
 class Reception:
     """Puts requests where they wait. One event loop touches it; one task calls `receive`, many call `welcome`.
@@ -66,15 +64,14 @@ class Reception:
             self.skew_s = skew_s(records[-1].timestamp, now.epoch_ms)
         works: list[Work] = []
         others: list[Referred | Rejected] = []
-        place = 0
+        place, one_kind = 0, False
         while place < len(records):
-            items = self._decoded(records, place, ledger, lane, now)
-            place += len(items)
-            if set(map(type, items)) == _WORK_ALONE:
-                works += items  # type: ignore[arg-type]
-            else:
-                works += [item for item in items if isinstance(item, Work)]
-                others += [item for item in items if not isinstance(item, Work)]
+            alike, rest = self._decoded(records, place, ledger, lane, now)
+            works += alike
+            works += [item for item in rest if isinstance(item, Work)]
+            others += [item for item in rest if not isinstance(item, Work)]
+            place += len(alike) + len(rest)
+            one_kind = len(alike) == len(records)
         rejected = [self._scribe.rejected(item) for item in others if isinstance(item, Rejected)]
         if rejected:
             self._hand_over(rejected)
@@ -82,21 +79,23 @@ class Reception:
             for each in others:
                 if isinstance(each, Referred):
                     self.claims.add(each)
-        await self.welcome(works, ledger, now)
+        await self.welcome(works, ledger, now, one_kind=one_kind)
 
     def _decoded(
         self, records: Sequence[Record], first: int, ledger: PartitionLedger, lane: Lane, now: Now
-    ) -> Sequence[Work | Referred | Rejected]:
+    ) -> tuple[Sequence[Work], Sequence[Work | Referred | Rejected]]:
         try:
             return self._decoder.decode(records, first, ledger, lane, now)
         except Exception as err:  # noqa: BLE001 - the border to foreign bytes, which must not stop the worker
             record, error = records[first], bug("decoding", self._model, err)
-            return (
-                self._decoder.refusals.unreadable(record, error, Source(ledger, record.offset), lane, now.monotonic),
-            )
+            source = Source(ledger, record.offset)
+            return (), (self._decoder.refusals.unreadable(record, error, source, lane, now.monotonic),)
 
-    async def welcome(self, works: list[Work], ledger: PartitionLedger, now: Now) -> None:
-        """Let requests that can run wait for it, or for their time; answer those that an earlier run has answered."""
+    async def welcome(self, works: list[Work], ledger: PartitionLedger, now: Now, *, one_kind: bool = False) -> None:
+        """Let requests that can run wait for it, or for their time; answer those that an earlier run has answered.
+
+        `one_kind`: they share lane, bucket and tenant.
+        """
         if self._index is not None and works:
             works = await self._unanswered(works, self._index)
         if ledger.remembers:
@@ -107,7 +106,7 @@ class Reception:
             works, refused = self._quotas.admit(works)
             self.over_quota += len(refused)
             self._hand_over([self._scribe.failed(work, error) for work, error in refused])
-        self._backlog.add_all(works)
+        self._backlog.add_all(works, one_kind=one_kind and not ledger.remembers)
 
     def _is_early(self, work: Work, now: Now) -> bool:
         """Whether a retry is not due yet; then it waits for its time."""

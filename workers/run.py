@@ -160,7 +160,7 @@ class Device:
                 works.append(work)
             else:
                 known.append(scribe.failed(work, error))
-        return (_batch(works), known) if known else (batch, known)
+        return (Batch.of(works), known) if known else (batch, known)
 
     async def _run_halves(self, slot: int, batch: Batch, scribe: Scribe, error: HeadraceError) -> Ran:
         """The inputs do not fit into the slot's memory together: run half of the records, then the others."""
@@ -169,7 +169,7 @@ class Device:
         if len(works) == 1:
             return Ran([scribe.failed(works[0], error)])
         half = len(works) // 2
-        first, second = [await self.run(slot, _batch(part), scribe) for part in (works[:half], works[half:])]
+        first, second = [await self.run(slot, Batch.of(part), scribe) for part in (works[:half], works[half:])]
         outcomes, again = first.outcomes + second.outcomes, first.again + second.again
         if not again and not any(outcome.code in OF_SIZE for outcome in outcomes):
             self.lessons.too_many(works, time.monotonic())
@@ -252,7 +252,3 @@ class Device:
         if placed.any_passed and not failure.error.retryable and any(each is failure for each in placed.offenders):
             work = failure.work
             self.quarantine.add(work.request, work.nbytes, failure.error, time.monotonic())
-
-
-def _batch(works: list[Work] | tuple[Work, ...]) -> Batch:
-    return Batch(tuple(works), sum(work.rows for work in works))

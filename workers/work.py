@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -164,10 +164,16 @@ class Outcome(Struct, frozen=True, gc=False):
 
 
 class Batch(Struct, frozen=True, gc=False):
-    """Requests that run together, in order."""
+    """Requests that run together, in order, with their sums."""
 
     works: tuple[Work, ...]
     rows: int
+    cost: float
+
+    @staticmethod
+    def of(works: Iterable[Work]) -> Batch:
+        works = tuple(works)
+        return Batch(works, sum([work.rows for work in works]), sum([work.cost for work in works]))
 
 
 class Block(Struct, frozen=True, gc=False):

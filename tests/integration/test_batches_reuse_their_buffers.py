@@ -34,7 +34,7 @@ def wide_batch() -> Batch:
         Work(Request(f"id-{n}", {"x": tensor}), source, RECORD, Lane.ASYNC, 1, WIDTH * 4, (), 0.0, None)
         for n in range(RECORDS)
     ]
-    return Batch(tuple(works), RECORDS)
+    return Batch.of(works)
 
 
 @pytest.fixture(params=["process", "inline"])

@@ -42,7 +42,8 @@ def decoder(
 
 
 def read(record: ARecord, by: Decoder | None = None) -> Work | Rejected:
-    (item,) = (by or decoder()).decode([record], 0, SOURCE.ledger, Lane.ASYNC, NOW)
+    alike, others = (by or decoder()).decode([record], 0, SOURCE.ledger, Lane.ASYNC, NOW)
+    (item,) = [*alike, *others]
     assert not isinstance(item, Referred)
     return item
 

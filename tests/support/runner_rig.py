@@ -43,7 +43,7 @@ def work(inputs: Mapping[str, Any], parameters: Mapping[str, Scalar] | None = No
 
 
 def batch(*works: Work) -> Batch:
-    return Batch(works, sum(work.rows for work in works))
+    return Batch.of(works)
 
 
 def floats(*rows: Sequence[float]) -> Work:

@@ -44,7 +44,7 @@ def batch_of(ids: str) -> Batch:
 
 
 def batch(works: Sequence[Work]) -> Batch:
-    return Batch(tuple(works), len(works))
+    return Batch.of(works)
 
 
 class Script:

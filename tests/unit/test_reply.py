@@ -42,7 +42,7 @@ def work(
 
 
 def batch(*works: Work) -> Batch:
-    return Batch(works, sum(each.rows for each in works))
+    return Batch.of(works)
 
 
 def floats(rows: int, name: str = "y") -> Block:

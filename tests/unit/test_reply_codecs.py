@@ -47,7 +47,7 @@ def work(**fields: Any) -> Work:
 def result(scribe: Scribe, asked: Work, nbytes: int = 8) -> Outcome:
     block = Block("y", Datatype.UINT8, (nbytes,), np.zeros(nbytes, np.uint8).tobytes())
     answer = Answer((Part(1, 1, (block,)),), 0.001)
-    return scribe.answered(Batch((asked,), 1), Span(0, 1), answer, 99.5, 100.0)[0][0]
+    return scribe.answered(Batch.of([asked]), Span(0, 1), answer, 99.5, 100.0)[0][0]
 
 
 def told(outcome: Outcome) -> Reply | HeadraceError:

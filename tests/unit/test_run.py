@@ -90,7 +90,7 @@ async def test_a_record_is_given_up_at_the_limit_with_the_number_of_deaths() -> 
     for _ in range(LIMIT):
         await until_ready(device)
         ran = await device.run(0, batch, SCRIBE)
-        batch = Batch(ran.again, len(ran.again))
+        batch = Batch.of(ran.again)
     assert codes(ran) == {"x": Code.RUNNER_CRASHED}
     sentence = b"given up after 3 attempts, for the runner died with this request in flight: killed by x"
     assert sentence in (ran.outcomes[0].outgoing.value or b"")

@@ -89,7 +89,7 @@ async def test_a_runner_killed_for_memory_makes_the_next_batches_smaller() -> No
 
 def test_one_kill_of_a_small_batch_teaches_nothing_where_large_ones_have_fitted_and_a_second_does() -> None:
     lessons = Lessons()
-    lessons.passed([work(id) for id in "abcdefgh"], 0.01, 0.0)
+    lessons.passed(batch_of("abcdefgh"), 0.01, 0.0)
     lessons.killed([work("a"), work("b")], 1.0)
     assert lessons.caps.rows(()) == UNKNOWN
     lessons.killed([work("a"), work("b")], 2.0)

@@ -66,7 +66,7 @@ async def test_a_request_known_to_kill_the_runner_makes_nobody_wait_longer_for_t
     batch = batch_of("x")
     for _ in range(LIMIT):
         await until_ready(device)
-        batch = Batch((await device.run(0, batch, SCRIBE)).again, 1)
+        batch = Batch.of((await device.run(0, batch, SCRIBE)).again)
     await until_ready(device)
     assert counted == [1] * LIMIT
 
