@@ -94,14 +94,16 @@ class Replier:
         if outcomes:
             self.unacknowledged += len(outcomes)
             self._nbytes += _bytes_of(outcomes)
-            self._storing_nbytes += _bytes_of([outcome for outcome in outcomes if outcome.storing is not None])
+            if self._storage is not None:
+                self._storing_nbytes += _bytes_of([outcome for outcome in outcomes if outcome.storing is not None])
             self._note(outcomes)
 
     def _note(self, outcomes: Sequence[Outcome]) -> None:
         """They go out in the next round; how soon that begins is theirs to say, too."""
         self._waiting += outcomes
         # A flood that is refused must not hurry the rest.
-        lanes = [outcome.lane for outcome in outcomes if outcome.code != Code.QUOTA_EXCEEDED]
+        refused = Code.QUOTA_EXCEEDED in {outcome.code for outcome in outcomes}
+        lanes = {outcome.lane for outcome in outcomes if not refused or outcome.code != Code.QUOTA_EXCEEDED}
         self._urgent = self._urgent or Lane.INTERACTIVE in lanes
         self._answers = self._answers or bool(lanes)
         self._youngest = max(self._youngest, max([outcome.arrived for outcome in outcomes]))
@@ -225,5 +227,7 @@ def by_ledger(outcomes: Sequence[Outcome]) -> Iterable[tuple[PartitionLedger, li
 
 
 def _bytes_of(outcomes: Sequence[Outcome]) -> int:
-    replies = sum([len(outcome.outgoing[1] or b"") for outcome in outcomes])
-    return replies + sum([len(each.evidence.value or b"") for each in outcomes if each.evidence is not None])
+    return sum([
+        len(outcome.outgoing[1] or b"") + (0 if outcome.evidence is None else len(outcome.evidence.value or b""))
+        for outcome in outcomes
+    ])  # fmt: skip

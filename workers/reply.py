@@ -11,12 +11,12 @@ from producer_sdk import dead_letters
 from producer_sdk.broker import Headers, Outgoing, Record
 from producer_sdk.cloudevents import retold
 from producer_sdk.errors import Code, DeadlineExceeded, HeadraceError, Internal
-from producer_sdk.forms import error_value, headers_of, result_value
+from producer_sdk.forms import error_value, headers_of
 from producer_sdk.topics import ReplyTo, Topics
 from producer_sdk.wire import AnyForm, Form
 
 from .reply_events import EventWriter, size_of
-from .reply_pen import MAX_JSON_TENSOR_BYTES, Cut, neighbours_alike, too_large, written
+from .reply_pen import Cut, formed, neighbours_alike, too_large, written
 from .retry import Failure, Span
 from .retry_records import origin_of
 from .runners.engine import DEAD_LETTER_CODES
@@ -95,20 +95,27 @@ class Scribe:
             queue_ms = round((started - arrived) * 1000, 3)
             told = {"batch_rows": batch_rows, "queue_ms": queue_ms, "run_ms": run_ms}
             wanted = cuts if request.outputs is None else [cut for cut in cuts if cut.block.name in request.outputs]
-            ids = [work.request.id for work in alike]
+            keys = [work.request.id.encode() for work in alike]
             if request.form is Form.MSGPACK:
-                values = written(ids, self._model, self._version, told, wanted, row, rows)
+                values = written(keys, self._model, self._version, told, wanted, row, rows)
             else:
                 places = range(row, row + rows * len(alike), rows)
                 values = [
-                    self._formed(request.form, id, wanted, at, rows, told) for id, at in zip(ids, places, strict=True)
-                ]
-            outcomes += self._results(alike, values, now, told)
+                    formed(request.form, work.request.id, self._model, self._version, told, wanted, at, rows,
+                           self._max_value_bytes, self._most_bytes)
+                    for work, at in zip(alike, places, strict=True)
+                ]  # fmt: skip
+            outcomes += self._results(alike, keys, values, now, told)
             row += rows * len(alike)
         return outcomes
 
     def _results(
-        self, works: Sequence[Work], values: Sequence[bytes | HeadraceError], now: float, told: Mapping[str, Any]
+        self,
+        works: Sequence[Work],
+        keys: Sequence[bytes],
+        values: Sequence[bytes | HeadraceError],
+        now: float,
+        told: Mapping[str, Any],
     ) -> list[Outcome]:
         """The outcomes of requests whose results these are. In one pass: calls for each would cost as much again."""
         most, results, form = self._plain_bytes, self._results_address, works[0].request.form
@@ -117,7 +124,7 @@ class Scribe:
                 (request := work.request).id,
                 OK,
                 request.reply_to or results,
-                _record(Outgoing, (request.id.encode(), value, (), None)),
+                _record(Outgoing, (key, value, (), None)),
                 work.source,
                 work.lane,
                 work.arrived,
@@ -131,7 +138,7 @@ class Scribe:
             and not work.record.headers
             and work.request.store is None
             else self._result(work, value, now, told)
-            for work, value in zip(works, values, strict=True)
+            for work, key, value in zip(works, keys, values, strict=True)
         ]
 
     def _result(self, work: Work, value: bytes | HeadraceError, now: float, told: Mapping[str, Any]) -> Outcome:
@@ -160,20 +167,6 @@ class Scribe:
         return self._store_rule.of(
             request.store, request.reply_to, request.id, request.form, nbytes, work.expires, told, error
         )
-
-    def _formed(
-        self, form: AnyForm, id: str, cuts: Sequence[Cut], row: int, rows: int, told: Mapping[str, Any]
-    ) -> bytes | HeadraceError:
-        tensors = {cut.block.name: cut.tensor(row, rows) for cut in cuts}
-        nbytes = sum(len(tensor.data) for tensor in tensors.values())
-        is_json = form is Form.JSON
-        # No JSON text is shorter than a quarter of the bytes; writing out what cannot be sent would hold up the loop.
-        if (is_json and nbytes > MAX_JSON_TENSOR_BYTES) or nbytes // 4 > self._most_bytes:
-            return too_large(nbytes, self._max_value_bytes, is_json=is_json and nbytes > MAX_JSON_TENSOR_BYTES)
-        try:
-            return result_value(form, id, self._model, self._version, tensors, told)
-        except HeadraceError as err:  # the model gave names that no reply can hold
-            return err
 
     def _outcome(
         self,

@@ -9,9 +9,10 @@ from msgspec import Raw
 from msgspec.msgpack import Ext, encode
 
 from producer_sdk.errors import HeadraceError, PayloadTooLarge
+from producer_sdk.forms import result_value
 from producer_sdk.replies_alike import Output, RepliesAlike
 from producer_sdk.tensors import Tensor, tensor_ext
-from producer_sdk.wire import encode_reply
+from producer_sdk.wire import AnyForm, Form, encode_reply
 
 from .work import Block, Work
 
@@ -59,7 +60,7 @@ class Cut:
 
 
 def written(
-    ids: Sequence[str],
+    ids: Sequence[bytes],
     model: str,
     version: str,
     parameters: Mapping[str, Any],
@@ -67,7 +68,10 @@ def written(
     first_row: int,
     rows: int,
 ) -> Sequence[bytes | HeadraceError]:
-    """The record values for requests of `rows` rows each, side by side from `first_row` on; or why there is none."""
+    """The record values for requests of `rows` rows each, side by side from `first_row` on; or why there is none.
+
+    `ids` are in UTF-8.
+    """
     encoded = Raw(encode(parameters))
     outputs = [output for cut in cuts if (output := cut.output(rows)) is not None]
     if len(outputs) == len(cuts):
@@ -79,10 +83,35 @@ def written(
     for place, id in enumerate(ids):
         try:
             exts = {cut.block.name: cut.ext(first_row + place * rows, rows) for cut in cuts}
-            values.append(encode_reply(id, model, version, exts, encoded))
+            values.append(encode_reply(id.decode(), model, version, exts, encoded))
         except HeadraceError as err:
             values.append(err)
     return values
+
+
+def formed(
+    form: AnyForm,
+    id: str,
+    model: str,
+    version: str,
+    parameters: Mapping[str, Any],
+    cuts: Sequence[Cut],
+    first_row: int,
+    rows: int,
+    record_bytes: int,
+    most_bytes: int,
+) -> bytes | HeadraceError:
+    """As `written`, for one request in any form. `record_bytes` fit a record, `most_bytes` what it may be stored in."""
+    tensors = {cut.block.name: cut.tensor(first_row, rows) for cut in cuts}
+    nbytes = sum(len(tensor.data) for tensor in tensors.values())
+    is_json = form is Form.JSON
+    # No JSON text is shorter than a quarter of the bytes; writing out what cannot be sent would hold up the loop.
+    if (is_json and nbytes > MAX_JSON_TENSOR_BYTES) or nbytes // 4 > most_bytes:
+        return too_large(nbytes, record_bytes, is_json=is_json and nbytes > MAX_JSON_TENSOR_BYTES)
+    try:
+        return result_value(form, id, model, version, tensors, parameters)
+    except HeadraceError as err:  # the model gave names that no reply can hold
+        return err
 
 
 def too_large(nbytes: int, most: int, *, is_json: bool = False) -> PayloadTooLarge:

@@ -10,7 +10,8 @@ from producer_sdk.tensors import Datatype, tensor_ext
 from producer_sdk.wire import Reply, decode_reply, encode_reply
 
 TOLD = {"batch_rows": 3, "queue_ms": 1.5}
-IDS = ["a", "b" * 31, "c" * 128, "topic:1:2"]
+IDS = ["a", "b" * 31, "c" * 32, "d" * 128, "e" * 255, "f" * 256, "topic:1:2"]
+KEYS = [id.encode() for id in IDS]
 
 
 def by_encoder(outputs: list[Output], contents: list[bytes]) -> list[bytes]:
@@ -32,7 +33,7 @@ def alike(outputs: list[Output]) -> RepliesAlike:
 def test_one_output_of_any_size_is_written_as_the_encoder_writes_it(nbytes: int) -> None:
     outputs = [Output("y", Datatype.UINT8, (nbytes,), nbytes)]
     content = bytes(range(256)) * (len(IDS) * nbytes // 256 + 1)
-    values = alike(outputs).encode(IDS, [memoryview(content)])
+    values = alike(outputs).encode(KEYS, [memoryview(content)])
     assert values == by_encoder(outputs, [content])
     assert isinstance(decode_reply(values[0]), Reply)
 
@@ -41,7 +42,7 @@ def test_one_output_of_any_size_is_written_as_the_encoder_writes_it(nbytes: int)
 def test_several_outputs_own_and_shared_are_written_as_the_encoder_writes_them(count: int) -> None:
     outputs = [Output(f"y{n}" * n, Datatype.FP32, (1, n % 3), 4 * (n % 3), n % 4 == 1) for n in range(count)]
     contents = [bytes((n,)) * 4 * (n % 3) * len(IDS) for n in range(count)]
-    assert alike(outputs).encode(IDS, list(map(memoryview, contents))) == by_encoder(outputs, contents)
+    assert alike(outputs).encode(KEYS, list(map(memoryview, contents))) == by_encoder(outputs, contents)
 
 
 @pytest.mark.parametrize(("name", "size"), [("\ud800", 1), ("y", 2**32)])
