@@ -7,7 +7,7 @@ filled once with the same rows in its own form: headrace's through `producer_sdk
 as a MessagePack map of eight facts and the tensor's bytes. Variants of headrace (variants.py) drain the same topic.
 Every request asks for its reply in partition 7 of one reply topic of 32, as the requests of one SDK client do. A drain
 starts the system's processes (its consumer group rewound to the first record), waits until all serve, and counts
-replies by the end offset of that partition every 50 ms and later; nothing else runs but Kafka.
+replies by the end offset of that partition, every 50 ms at first, then further apart; nothing else runs but Kafka.
 
 - rows/s: rows answered per second from the first sample that saw a reply to the last at which replies were missing
   (several workers: from 30 to 95 % of them, since they neither get their partitions nor run dry at one moment).

@@ -21,6 +21,7 @@ from .topics import ReplyTo
 from .wire import Form, Request
 
 MAX_KINDS = 1024
+MAX_RECENT = 8  # clients whose requests lie in turn in one partition
 MAX_KIND_BYTES = 4096
 _KEY_BYTES = 12  # beside a short return address: what surely comes before the bytes of a tensor
 _PATIENCE = 16  # misses for each new kind, where nearly every request is of one: learning costs ten times as much
@@ -30,6 +31,7 @@ _NO_IDS = (b"", b".", b"..")
 _NIL, _UINT64 = 0xC0, 0xCF
 _read_uint64 = struct.Struct(">Q").unpack_from
 _MAX_ID_BYTES = 128
+_LEAST_ID_BYTES = 3  # of shorter ids some are none: `_read_head` looks at each
 _MSGPACK = Form.MSGPACK
 _LEAST_BYTES = 4 + _MAX_ID_BYTES + 9  # so that a head never reads past the end
 
@@ -87,7 +89,15 @@ class _Place(NamedTuple, Generic[Note]):
         """Whether a value of as many bytes is of this kind, so far as can be seen before its first tensor."""
         _, start, head, at, has_deadline, begin, end, common, _ = self
         marker = _UINT64 if has_deadline else _NIL
-        return value[:start] == head and value[at] == marker and value[begin:end] == common
+        return value[begin:end] == common and value[:start] == head and value[at] == marker
+
+
+class Recalled(NamedTuple, Generic[Note]):
+    """Neighbouring requests, the note on each one's kind, and whether all are of one."""
+
+    requests: list[Request]
+    notes: list[Note]
+    one_kind: bool
 
 
 class Kinds(Generic[Note]):
@@ -98,50 +108,52 @@ class Kinds(Generic[Note]):
 
     def __init__(self) -> None:
         self._kinds: dict[tuple[int, bytes], _Kind[Note]] = {}
-        self._last: _Place[Note] | None = None  # most are as the one before: then nothing has to be looked for
+        self._recent: list[_Place[Note]] = []  # most are as one of these: then nothing has to be looked for
         self._misses = 0
 
-    def recall(self, records: Sequence[Record], first: int = 0) -> tuple[list[Request], Note] | None:
-        """The requests of the neighbours from the first on that are of one kind, and the note on it.
+    def recall(self, records: Sequence[Record], first: int = 0) -> Recalled[Note]:
+        """The requests of the neighbours from the first on whose kinds are known; none: read that record in full.
 
-        None: read that record in full. In one pass: calls for each would cost as much again.
+        In one pass: calls for each would cost as much again.
         """
-        value = records[first].value
-        if value is None or records[first].headers or (place := self._place_of(value)) is None:
-            return None
-        nbytes, start, head, at, has_deadline, begin, end, common, kind = place
-        _, _, parts, reply_to, tenant, version, parameters, outputs, note = kind
-        marker = _UINT64 if has_deadline else _NIL
         requests: list[Request] = []
-        deadline_ms = None
-        last = len(records) if at - start > 2 else first + 1  # of shorter ids some are none: `_read_head` looks at each
-        for record in records[first:last]:
+        notes: list[Note] = []
+        nbytes, kinds = -1, 0
+        start = at = begin = end = marker = 0
+        head = common = b""
+        for number in range(first, len(records)):
+            record = records[number]
             value = record.value
-            # Slices that are compared, and numbers unpacked in place, cost half of what methods of bytes do.
-            if record.headers or value is None or len(value) != nbytes or value[begin:end] != common:
+            if record.headers or value is None:
                 break
+            # Slices that are compared, and numbers unpacked in place, cost half of what methods of bytes do.
+            if len(value) != nbytes or value[begin:end] != common or value[:start] != head or value[at] != marker:
+                if (place := self._place_of(value)) is None:
+                    break
+                nbytes, start, head, at, has_deadline, begin, end, common, kind = place
+                _, _, parts, reply_to, tenant, version, parameters, outputs, note = kind
+                marker, deadline_ms, kinds = _UINT64 if has_deadline else _NIL, None, kinds + 1
+                if at - start < _LEAST_ID_BYTES:
+                    nbytes = -1
             id = value[start:at]
-            if value[:start] != head or value[at] != marker or (not id.isalnum() and id.strip(_ID_BYTES)):
+            if not id.isalnum() and id.strip(_ID_BYTES):
                 break
             if has_deadline and (deadline_ms := _read_uint64(value, at + 1)[0]) > MAX_DEADLINE_MS:
                 break
-            view, inputs, before = memoryview(value), {}, begin
-            for behind, name, datatype, shape, part_bytes, following in parts:
-                inputs[name] = Tensor(datatype, shape, view[before + behind : before + part_bytes])
-                before += part_bytes
-                if following and not value.startswith(following, before):
-                    break
-            else:
-                requests.append(
-                    Request(id.decode(), inputs, _MSGPACK, deadline_ms, reply_to, tenant, version, parameters, outputs)
-                )
-                continue
-            break
-        return (requests, note) if requests else None
+            inputs = _inputs(value, begin, parts)
+            if inputs is None:
+                break
+            requests.append(
+                Request(id.decode(), inputs, _MSGPACK, deadline_ms, reply_to, tenant, version, parameters, outputs)
+            )
+            notes.append(note)
+        return Recalled(requests, notes, kinds == 1)
 
     def _place_of(self, value: bytes) -> _Place[Note] | None:
-        place = self._last
-        return place if place is not None and len(value) == place.nbytes and place.is_of(value) else self._find(value)
+        for place in self._recent:
+            if len(value) == place.nbytes and place.is_of(value):
+                return place
+        return self._find(value)
 
     def _find(self, value: bytes) -> _Place[Note] | None:
         """Look up the kind of a value."""
@@ -154,8 +166,8 @@ class Kinds(Generic[Note]):
             return None
         end = begin + len(kind.begins)
         place = _Place(len(value), start, value[:start], at, begin > at + 1, begin, end, kind.begins, kind)
-        if at - start > 2:  # as in `recall`
-            self._last = place
+        if at - start >= _LEAST_ID_BYTES:
+            self._recent = [place, *self._recent[: MAX_RECENT - 1]]
         return place
 
     def learn(self, value: bytes, request: Request, note: Note) -> None:
@@ -170,6 +182,17 @@ class Kinds(Generic[Note]):
             if len(self._kinds) >= MAX_KINDS:
                 del self._kinds[next(iter(self._kinds))]
             self._kinds[_key(value, begin)] = kind
+
+
+def _inputs(value: bytes, begin: int, parts: tuple[_Part, ...]) -> dict[str, Tensor] | None:
+    """The tensors in a value; None where something else than in its kind lies between them."""
+    view, inputs = memoryview(value), {}
+    for behind, name, datatype, shape, nbytes, following in parts:
+        inputs[name] = Tensor(datatype, shape, view[begin + behind : begin + nbytes])
+        begin += nbytes
+        if following and not value.startswith(following, begin):
+            return None
+    return inputs
 
 
 def _key(value: bytes, at: int) -> tuple[int, bytes]:

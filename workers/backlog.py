@@ -122,7 +122,7 @@ class Backlog(WaitingRoom):
                 self._next_overdue = min(self._next_overdue, *map(self._overdue_at, alike))
                 self._next.add_all([self._entry(work) for work in alike])
             else:
-                urgencies = [work.arrived + PATIENCE_S if work.expires is None else work.expires for work in alike]
+                urgencies = [_urgency(work) for work in alike]
                 self._next.add_all(list(zip(urgencies, self._sequence, alike, strict=False)))
             expire = [work for work in alike if work.expires is not None]
             if expire:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import repeat
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from producer_sdk.alike import Kinds
+from producer_sdk.alike import Kinds, Recalled
 from producer_sdk.broker import Record
 from producer_sdk.errors import (
     Cancelled,
@@ -54,6 +54,14 @@ class _Passed(Struct, frozen=True, gc=False):
     fit: Fit | None
 
 
+class Decoded(NamedTuple):
+    """What neighbouring records hold; `one_kind`: the works share lane, bucket and tenant."""
+
+    works: Sequence[Work]
+    others: Sequence[Work | Referred | Rejected]
+    one_kind: bool = False
+
+
 class Decoder:
     """Reads the records of one model: of its lanes, and of its retry topic. Pure but for its arguments.
 
@@ -91,22 +99,20 @@ class Decoder:
         self._is_ranked = has_timeouts(spec.batching) or spec.batching.priority_levels > 0
         self._outputs = frozenset(output.name for output in loaded.signature.outputs)
 
-    def decode(
-        self, records: Sequence[Record], first: int, ledger: PartitionLedger, lane: Lane, now: Now
-    ) -> tuple[Sequence[Work], Sequence[Work | Referred | Rejected]]:
-        """What the first of these neighbours of one partition holds, and those behind it that are like it.
+    def decode(self, records: Sequence[Record], first: int, ledger: PartitionLedger, lane: Lane, now: Now) -> Decoded:
+        """What the first of these neighbours of one partition holds, and those behind it that are like some before.
 
-        Those of the first sequence share lane, bucket and tenant. Requests are checked against the model's signature.
-        One whose inputs are stored elsewhere is `Referred`; `fetched` goes on with it.
+        Requests are checked against the model's signature. One whose inputs are stored elsewhere is `Referred`;
+        `fetched` goes on with it.
 
         A record of the retry topic has the lane, and its request the id and the deadline, of the original; `lane` is
         for those that somebody else wrote there.
         """
         record = records[first]
-        if record.topic in self._lanes and (recalled := self._kinds.recall(records, first)) is not None:
-            requests, passed = recalled
-            return self._accept_alike(requests, passed, records[first : first + len(requests)], ledger, lane, now)
-        return (), (self._in_full(record, Source(ledger, record.offset), lane, now),)
+        if record.topic in self._lanes and (recalled := self._kinds.recall(records, first)).requests:
+            neighbours = records[first : first + len(recalled.requests)]
+            return self._accept_alike(recalled, neighbours, ledger, lane, now)
+        return Decoded((), (self._in_full(record, Source(ledger, record.offset), lane, now),))
 
     def _in_full(self, record: Record, source: Source, lane: Lane, now: Now) -> Work | Referred | Rejected:
         value = record.value
@@ -132,44 +138,43 @@ class Decoder:
         return item
 
     def _accept_alike(
-        self,
-        requests: Sequence[Request],
-        passed: _Passed,
-        records: Sequence[Record],
-        ledger: PartitionLedger,
-        lane: Lane,
-        now: Now,
-    ) -> tuple[Sequence[Work], Sequence[Work | Referred | Rejected]]:
-        """As `_accept`, of requests of one kind. In one pass where they pass all checks: calls cost as much again."""
-        fit, allowance_s = passed.fit, self._allowance_ms / 1000
-        looked_at = self._is_ranked or (self._cancels is not None and len(self._cancels))
-        expires = None if looked_at else self._expire_all(requests, records, now)
-        if fit is None or expires is None:
-            return (), [
+        self, recalled: Recalled[_Passed], records: Sequence[Record], ledger: PartitionLedger, lane: Lane, now: Now
+    ) -> Decoded:
+        """As `_accept`, of requests of known kinds. In one pass where all pass: calls for each cost as much again."""
+        requests, notes, one_kind = recalled
+        looked_at = self._is_ranked or not self._fits_by_shape or (self._cancels is not None and len(self._cancels))
+        expires = None if looked_at else self._expiries(requests, records, now)
+        if expires is None:
+            return Decoded((), [
                 self._accept(request, record, Source(ledger, record.offset), lane, now, record.timestamp, 0, passed)
-                for request, record in zip(requests, records, strict=True)
-            ]
-        rows, nbytes, bucket, cost, arrived = fit.rows, fit.nbytes, fit.bucket, fit.cost, now.monotonic
-        return [
-            Work(request, Source(ledger, record.offset), record, lane, rows, nbytes, bucket, arrived, at,
-                 0, False, b"", 0, cost, 0, allowance_s)
-            for request, record, at in zip(requests, records, expires, strict=False)
-        ], ()  # fmt: skip
+                for request, record, passed in zip(requests, records, notes, strict=True)
+            ])  # fmt: skip
+        arrived, allowance_s = now.monotonic, self._allowance_ms / 1000
+        works = [
+            Work(request, Source(ledger, record.offset), record, lane, fit.rows, fit.nbytes, fit.bucket, arrived, at,
+                 0, False, b"", 0, fit.cost, 0, allowance_s)
+            for request, record, at, passed in zip(requests, records, expires, notes, strict=False)
+            if (fit := passed.fit) is not None
+        ]  # fmt: skip
+        return Decoded(works, (), one_kind)
 
-    def _expire_all(
+    def _expiries(
         self, requests: Sequence[Request], records: Sequence[Record], now: Now
     ) -> Iterable[float | None] | None:
-        """When each expires; None where one has, or where that is not the same matter for all."""
-        if requests[0].deadline_ms is not None:
-            deadlines = [request.deadline_ms or 0 for request in requests]
-        elif self._default_deadline_ms is not None:
-            deadlines = [sound_ms(record.timestamp, now) + self._default_deadline_ms for record in records]
-        else:
+        """When each expires; None where one has expired."""
+        default_ms = self._default_deadline_ms
+        if default_ms is None and not [True for request in requests if request.deadline_ms is not None]:
             return repeat(None)
-        if min(deadlines) + self._allowance_ms <= now.epoch_ms:
-            return None
+        deadlines = [
+            sound_ms(record.timestamp, now) + default_ms
+            if request.deadline_ms is None and default_ms is not None
+            else request.deadline_ms
+            for request, record in zip(requests, records, strict=True)
+        ]
         arrived, now_ms = now.monotonic, now.epoch_ms - self._allowance_ms
-        return [arrived + (deadline - now_ms) / 1000 for deadline in deadlines]
+        if min([deadline for deadline in deadlines if deadline is not None]) <= now_ms:
+            return None
+        return [None if deadline is None else arrived + (deadline - now_ms) / 1000 for deadline in deadlines]
 
     def _accept(
         self,

@@ -121,13 +121,14 @@ class NextBatch:
             if len(queue.buckets) > (bucket in queue.buckets):
                 works += take_smaller(works, queue, bucket, limits, start, self.run_time)
         led = len(works)
-        self._rows_taken += sum([work.rows for work in works])
-        self._charge(queue, works)
+        sums = _sums(works)
+        self._rows_taken += sums[0]
+        self._charge(queue, *sums)
         if len(queues) > 1 and not self._ordered:
             self._fill_up(works, queue.lane, bucket, limits, now, start)
         self._since_aged = 0 if choice.aged else self._since_aged + 1
         if queue.lane is Lane.INTERACTIVE:
-            self._headroom.note(works[:led], run_s(*_sums(works)), now)
+            self._headroom.note(works[:led], run_s(*(sums if led == len(works) else _sums(works))), now)
             if len(queue.tenants) > 1:
                 self._crowding.note(works[:led], run_s(1, works[0].cost / works[0].rows), now)
         return works
@@ -146,12 +147,11 @@ class NextBatch:
         for other in self._in_rank:
             if other.lane is not leads and bucket in other.buckets:
                 more = fill_up(works, other, bucket, limits, start, longest_s, run_s)
-                self._charge(other, more)
+                self._charge(other, *_sums(more))
                 works += more
 
-    def _charge(self, queue: LaneQueue, works: list[Work]) -> None:
-        if works:
-            rows, cost = _sums(works)
+    def _charge(self, queue: LaneQueue, rows: int, cost: float) -> None:
+        if rows:
             self._shares.charge(queue.lane, (cost or rows) / self._policy.lanes[queue.lane].weight)
             if not queue.buckets:
                 self._shares.leave(queue.lane)

@@ -13,7 +13,7 @@ from .backlog import Backlog
 from .claims import Claims
 from .clock_skew import skew_s
 from .commit import PartitionLedger
-from .decode import Decoder, Now
+from .decode import Decoded, Decoder, Now
 from .later import Later
 from .log import bug
 from .quotas import quotas_of
@@ -66,12 +66,12 @@ class Reception:
         others: list[Referred | Rejected] = []
         place, one_kind = 0, False
         while place < len(records):
-            alike, rest = self._decoded(records, place, ledger, lane, now)
-            works += alike
-            works += [item for item in rest if isinstance(item, Work)]
-            others += [item for item in rest if not isinstance(item, Work)]
-            place += len(alike) + len(rest)
-            one_kind = len(alike) == len(records)
+            decoded = self._decoded(records, place, ledger, lane, now)
+            works += decoded.works
+            works += [item for item in decoded.others if isinstance(item, Work)]
+            others += [item for item in decoded.others if not isinstance(item, Work)]
+            place += len(decoded.works) + len(decoded.others)
+            one_kind = decoded.one_kind and len(decoded.works) == len(records)
         rejected = [self._scribe.rejected(item) for item in others if isinstance(item, Rejected)]
         if rejected:
             self._hand_over(rejected)
@@ -81,15 +81,15 @@ class Reception:
                     self.claims.add(each)
         await self.welcome(works, ledger, now, one_kind=one_kind)
 
-    def _decoded(
-        self, records: Sequence[Record], first: int, ledger: PartitionLedger, lane: Lane, now: Now
-    ) -> tuple[Sequence[Work], Sequence[Work | Referred | Rejected]]:
+    def _decoded(self, records: Sequence[Record], first: int, ledger: PartitionLedger, lane: Lane, now: Now) -> Decoded:
         try:
             return self._decoder.decode(records, first, ledger, lane, now)
         except Exception as err:  # noqa: BLE001 - the border to foreign bytes, which must not stop the worker
+            if len(records) > 1:  # it may be the fault of one behind it: blame only one that is alone
+                return self._decoded(records[first : first + 1], 0, ledger, lane, now)
             record, error = records[first], bug("decoding", self._model, err)
             source = Source(ledger, record.offset)
-            return (), (self._decoder.refusals.unreadable(record, error, source, lane, now.monotonic),)
+            return Decoded((), (self._decoder.refusals.unreadable(record, error, source, lane, now.monotonic),))
 
     async def welcome(self, works: list[Work], ledger: PartitionLedger, now: Now, *, one_kind: bool = False) -> None:
         """Let requests that can run wait for it, or for their time; answer those that an earlier run has answered.

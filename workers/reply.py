@@ -102,7 +102,7 @@ class Scribe:
                 places = range(row, row + rows * len(alike), rows)
                 values = [
                     formed(request.form, work.request.id, self._model, self._version, told, wanted, at, rows,
-                           self._max_value_bytes, self._most_bytes)
+                           record_bytes=self._max_value_bytes, most_bytes=self._most_bytes)
                     for work, at in zip(alike, places, strict=True)
                 ]  # fmt: skip
             outcomes += self._results(alike, keys, values, now, told)

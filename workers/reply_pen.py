@@ -98,6 +98,7 @@ def formed(
     cuts: Sequence[Cut],
     first_row: int,
     rows: int,
+    *,
     record_bytes: int,
     most_bytes: int,
 ) -> bytes | HeadraceError:

@@ -172,6 +172,7 @@ class Batch(Struct, frozen=True, gc=False):
 
     @staticmethod
     def of(works: Iterable[Work]) -> Batch:
+        """The batch of these, with their sums as they are now."""
         works = tuple(works)
         return Batch(works, sum([work.rows for work in works]), sum([work.cost for work in works]))
 

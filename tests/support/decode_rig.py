@@ -42,8 +42,8 @@ def decoder(
 
 
 def read(record: ARecord, by: Decoder | None = None) -> Work | Rejected:
-    alike, others = (by or decoder()).decode([record], 0, SOURCE.ledger, Lane.ASYNC, NOW)
-    (item,) = [*alike, *others]
+    works, others, _ = (by or decoder()).decode([record], 0, SOURCE.ledger, Lane.ASYNC, NOW)
+    (item,) = [*works, *others]
     assert not isinstance(item, Referred)
     return item
 

@@ -42,8 +42,8 @@ def kinds_of(value: bytes) -> Kinds[str]:
 
 
 def recalled(value: bytes, kinds: Kinds[Any] | None = None) -> tuple[Request, Any] | None:
-    found = (kinds or kinds_of(message())).recall([ARecord(value)])
-    return None if found is None else (found[0][0], found[1])
+    requests, notes, _ = (kinds or kinds_of(message())).recall([ARecord(value)])
+    return (requests[0], notes[0]) if requests else None
 
 
 @pytest.mark.parametrize("id", ["i", "a" * 31, "a" * 32, "a" * 128, "A-z_0.9:x"])
@@ -200,17 +200,23 @@ def test_neighbours_read_together_are_what_each_is_by_itself(records: list[AReco
     by = decoder(WIDE, default_deadline_s=default_s)
     together: list[Any] = []
     while len(together) < len(records):
-        alike, others = by.decode(records, len(together), SOURCE.ledger, Lane.BULK, NOW)
-        assert len({(work.bucket, work.request.tenant, work.alone) for work in alike}) <= 1
-        together += [*alike, *others]
-    each = [decoder(WIDE, default_deadline_s=default_s).decode([record], 0, SOURCE.ledger, Lane.BULK, NOW)[1][0]
+        works, others, one_kind = by.decode(records, len(together), SOURCE.ledger, Lane.BULK, NOW)
+        assert not one_kind or len({(work.bucket, work.request.tenant, work.alone) for work in works}) == 1
+        together += [*works, *others]
+    each = [decoder(WIDE, default_deadline_s=default_s).decode([record], 0, SOURCE.ledger, Lane.BULK, NOW).others[0]
             for record in records]  # fmt: skip
     assert [facts_of(item) for item in together] == [facts_of(item) for item in each]
 
 
-def test_neighbours_of_one_kind_are_read_in_one_pass() -> None:
+def test_neighbours_of_known_kinds_are_read_in_one_pass() -> None:
     by = decoder(WIDE)
-    accepted(read(wide(), by))
-    haul = [wide(f"id-{number}") for number in range(3)] + [wide("id-3", tenant="u"), wide("id-4")]
-    alike, others = by.decode(haul, 0, SOURCE.ledger, Lane.ASYNC, NOW)
-    assert ([work.request.id for work in alike], others) == (["id-0", "id-1", "id-2"], ())
+    one = [wide(f"id-{number}") for number in range(20)]
+    other = [wide(f"id-{number}", tenant="u") for number in range(20)]
+    accepted(read(one[0], by))
+    works, others, one_kind = by.decode([*one[:3], other[0], one[3]], 0, SOURCE.ledger, Lane.ASYNC, NOW)
+    assert ([work.request.id for work in works], others, one_kind) == (["id-0", "id-1", "id-2"], (), True)
+    for record in other:  # a kind is learned now and then only
+        accepted(read(record, by))
+    mixed = [*one[:2], *other[:2], one[2]]
+    works, others, one_kind = by.decode(mixed, 0, SOURCE.ledger, Lane.ASYNC, NOW)
+    assert ([work.request.tenant for work in works], others, one_kind) == ([None, None, "u", "u", None], (), False)

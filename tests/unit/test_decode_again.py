@@ -30,8 +30,8 @@ def again(first: Work, due_ms: int = NOW.epoch_ms, timestamp: int = NOW.epoch_ms
 
 
 def read_again(record: ARecord, now: Now = NOW, by: Decoder | None = None) -> Work | Rejected:
-    alike, others = (by or decoder()).decode([record], 0, SOURCE.ledger, Lane.ASYNC, now)
-    (item,) = [*alike, *others]
+    works, others, _ = (by or decoder()).decode([record], 0, SOURCE.ledger, Lane.ASYNC, now)
+    (item,) = [*works, *others]
     assert not isinstance(item, Referred)
     return item
 
