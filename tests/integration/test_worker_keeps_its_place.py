@@ -141,10 +141,10 @@ async def test_a_fault_in_decoding_makes_a_dead_letter_and_stops_nothing(
 ) -> None:
     decode, topics = Decoder.decode, Topics(prefix)
 
-    def trips(self: Decoder, record: Any, *rest: Any) -> Any:
-        if record.value == b"trip":
+    def trips(self: Decoder, records: Any, first: int, *rest: Any) -> Any:
+        if records[first].value == b"trip":
             raise ZeroDivisionError("a fault of ours")
-        return decode(self, record, *rest)
+        return decode(self, records, first, *rest)
 
     monkeypatch.setattr(Decoder, "decode", trips)
     async with running_worker(broker, python_model(tmp_path, "m"), prefix):
