@@ -7,7 +7,6 @@ from functools import lru_cache
 from itertools import repeat
 from typing import NamedTuple, Protocol
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from producer_sdk.alike import Kinds, Recalled
@@ -46,12 +45,6 @@ class KnownCancels(Protocol):
     def covers(self, id: str, published_ms: int) -> bool:
         """Whether the request of this id, published then (epoch milliseconds, -1 unknown), was cancelled."""
         ...
-
-
-class _Passed(Struct, frozen=True, gc=False):
-    """All requests of a kind pass the checks of the envelope, and have this `fit`; None: inputs are to be looked at."""
-
-    fit: Fit | None
 
 
 class Decoded(NamedTuple):
@@ -94,7 +87,7 @@ class Decoder:
         self._fits_by_shape = all(
             each.batched and each.datatype not in (Datatype.BYTES, Datatype.BOOL) for each in loaded.signature.inputs
         )
-        self._kinds: Kinds[_Passed] = Kinds()
+        self._kinds: Kinds[Fit] = Kinds()  # whose requests pass the checks of the envelope
         self._batching = spec.batching
         self._is_ranked = has_timeouts(spec.batching) or spec.batching.priority_levels > 0
         self._outputs = frozenset(output.name for output in loaded.signature.outputs)
@@ -134,27 +127,26 @@ class Decoder:
         plain = not record.headers and record.topic in self._lanes and read.form is Form.MSGPACK and read.store is None
         if plain and value is not None and type(item) is Work:
             fit = Fit(item.rows, item.nbytes, item.bucket, item.cost)
-            self._kinds.learn(value, read, _Passed(fit if self._fits_by_shape else None))
+            self._kinds.learn(value, read, fit)
         return item
 
     def _accept_alike(
-        self, recalled: Recalled[_Passed], records: Sequence[Record], ledger: PartitionLedger, lane: Lane, now: Now
+        self, recalled: Recalled[Fit], records: Sequence[Record], ledger: PartitionLedger, lane: Lane, now: Now
     ) -> Decoded:
         """As `_accept`, of requests of known kinds. In one pass where all pass: calls for each cost as much again."""
-        requests, notes, one_kind = recalled
+        requests, fits, one_kind = recalled
         looked_at = self._is_ranked or not self._fits_by_shape or (self._cancels is not None and len(self._cancels))
         expires = None if looked_at else self._expiries(requests, records, now)
         if expires is None:
             return Decoded((), [
                 self._accept(request, record, Source(ledger, record.offset), lane, now, record.timestamp, 0, passed)
-                for request, record, passed in zip(requests, records, notes, strict=True)
+                for request, record, passed in zip(requests, records, fits, strict=True)
             ])  # fmt: skip
         arrived, allowance_s = now.monotonic, self._allowance_ms / 1000
         works = [
             Work(request, Source(ledger, record.offset), record, lane, fit.rows, fit.nbytes, fit.bucket, arrived, at,
                  0, False, b"", 0, fit.cost, 0, allowance_s)
-            for request, record, at, passed in zip(requests, records, expires, notes, strict=False)
-            if (fit := passed.fit) is not None
+            for request, record, at, fit in zip(requests, records, expires, fits, strict=False)
         ]  # fmt: skip
         return Decoded(works, (), one_kind)
 
@@ -185,7 +177,7 @@ class Decoder:
         now: Now,
         origin_ms: int,
         attempts: int,
-        passed: _Passed | None = None,
+        passed: Fit | None = None,
     ) -> Work | Referred | Rejected:
         """The request as work, unless a check fails that one of its kind has not `passed`."""
         expires, priority = None, 0
@@ -198,7 +190,7 @@ class Decoder:
                 self._check_envelope(request)
                 fit = None if request.ref is not None else self._fit(request.inputs)
             else:
-                fit = passed.fit or self._fit(request.inputs)
+                fit = passed if self._fits_by_shape else self._fit(request.inputs)
             if request.deadline_ms is not None or self._default_deadline_ms is not None:
                 expires = self._expires(request, origin_ms, now)
         except (InvalidRequest, UnknownModel, DeadlineExceeded, Cancelled) as err:

@@ -102,8 +102,7 @@ class Replier:
         """They go out in the next round; how soon that begins is theirs to say, too."""
         self._waiting += outcomes
         # A flood that is refused must not hurry the rest.
-        refused = Code.QUOTA_EXCEEDED in {outcome.code for outcome in outcomes}
-        lanes = {outcome.lane for outcome in outcomes if not refused or outcome.code != Code.QUOTA_EXCEEDED}
+        lanes = {outcome.lane for outcome in outcomes if outcome.code != Code.QUOTA_EXCEEDED}
         self._urgent = self._urgent or Lane.INTERACTIVE in lanes
         self._answers = self._answers or bool(lanes)
         self._youngest = max(self._youngest, max([outcome.arrived for outcome in outcomes]))
