@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 
 from .broker import Broker, BrokerError, Consumer, Record, TopicPartition
 
 POLL_S = 0.1  # poll may not be cancelled, so this bounds how long stop() waits for it
+LONGEST_POLL_S = 2 * POLL_S  # one that takes longer waited for this process, or for a core
 MAX_POLL_RECORDS = 500
 FIRST_BACKOFF_S = 0.1
 MAX_BACKOFF_S = 5.0
@@ -23,6 +25,8 @@ class Follower:
         position: offset of the next record.
         end_at_start: end of the partition when `start` returned.
         failed: why there is no reader now, None while there is one.
+
+    `clock` gives seconds that only go up.
     """
 
     def __init__(
@@ -32,17 +36,31 @@ class Follower:
         handle: Callable[[Sequence[Record]], None],
         *,
         from_end: bool,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._broker = broker
         self._partition = partition
         self._handle = handle
         self._from_end = from_end
+        self._clock = clock
+        self._listened_s = 0.0
+        self._polling_since_s: float | None = None
         self._task: asyncio.Task[None] | None = None
         self._stopping = asyncio.Event()
         self.position = 0
         self.end_at_start = 0
         self.caught_up = asyncio.Event()
         self.failed: BrokerError | None = None
+
+    def listened_s(self) -> float:
+        """For how many seconds whatever was said would have been heard.
+
+        Time without a reader does not count, nor that in which this process stood still: what is said then is heard
+        after it, so that only silence that lasts this long is silence.
+        """
+        if self._polling_since_s is None:
+            return self._listened_s
+        return self._listened_s + min(self._clock() - self._polling_since_s, LONGEST_POLL_S)
 
     async def start(self) -> None:
         """Fix the position, then begin to read.
@@ -109,7 +127,7 @@ class Follower:
 
     async def _read(self, reader: Consumer) -> None:
         while not self._stopping.is_set():
-            polled = await reader.poll(MAX_POLL_RECORDS, POLL_S)
+            polled = await self._poll(reader)
             records = polled.get(self._partition, ())
             if records:
                 try:
@@ -119,6 +137,13 @@ class Follower:
                 self.position = records[-1].offset + 1
             if not self.caught_up.is_set() and self._is_at_end(reader, bool(records)):
                 self.caught_up.set()
+
+    async def _poll(self, reader: Consumer) -> Mapping[TopicPartition, Sequence[Record]]:
+        self._polling_since_s = self._clock()
+        try:
+            return await reader.poll(MAX_POLL_RECORDS, POLL_S)
+        finally:
+            self._listened_s, self._polling_since_s = self.listened_s(), None
 
     def _is_at_end(self, reader: Consumer, some: bool) -> bool:
         # Compaction may have removed the last records, so the position alone may never reach the end.

@@ -1,6 +1,7 @@
 """Which models are served: what the workers announce on the control topic, kept up to date by one reader.
 
-Ages count from when the reader heard an announcement, by its own clock: those of the workers may be wrong.
+Ages count from when the reader heard an announcement, by its own clock: those of the workers may be wrong. Only the
+time in which it listened counts: who was deaf for a while cannot call others silent.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ def model_view(heard: Iterable[Heard], now_s: float) -> ModelView | None:
 class ModelDirectory:
     """Keeps the newest announcement of each worker and model. Belongs to one event loop.
 
-    `clock` gives seconds that only go up, `wall_clock` seconds since the epoch.
+    `clock` gives seconds that only go up, those spent listening unless given; `wall_clock` seconds since the epoch.
     """
 
     def __init__(
@@ -101,13 +102,12 @@ class ModelDirectory:
         broker: Broker,
         topics: Topics,
         max_keys: int = MAX_KEYS,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] | None = None,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self._broker = broker
         self._topics = topics
         self._max_keys = max_keys
-        self._clock = clock
         self._wall_clock = wall_clock
         self._clock_began_s = 0.0  # when our clock was 0, in seconds since the epoch
         self._announced: dict[bytes, Heard] = {}
@@ -115,6 +115,7 @@ class ModelDirectory:
         self._refused: set[bytes] = set()
         self._remembered: dict[str, _Remembered] = {}
         self._follower = Follower(broker, TopicPartition(topics.control, 0), self._take, from_end=False)
+        self._clock = clock or self._follower.listened_s
 
     @property
     def caught_up(self) -> bool:

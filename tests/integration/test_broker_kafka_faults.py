@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -48,11 +48,20 @@ def frozen(kafka: LocalKafka) -> Iterator[None]:
 
 @pytest.fixture
 async def impatient(own_kafka: LocalKafka, prefix: str, kafka_client: KafkaClient) -> AsyncIterator[Clients]:
-    """Clients that give up after about a second; a broker that was frozen before may need longer to make a topic."""
+    """Clients that give up after about a second, of a broker that has come to itself after it was frozen."""
     async with Clients(kafka_client(own_kafka.bootstrap_servers), f"{prefix}.patient") as patient:
-        await patient.topic()
+        await _until_it_makes_topics(patient)
     async with Clients(kafka_client(own_kafka.bootstrap_servers, options=IMPATIENT), prefix) as clients:
         yield clients
+
+
+async def _until_it_makes_topics(patient: Clients) -> None:
+    """On a slow machine a broker that was frozen may not answer for longer than even a patient client waits."""
+    async with asyncio.timeout(90.0):
+        while True:
+            with suppress(BrokerError):
+                await patient.topic()
+                return
 
 
 async def test_what_is_not_acknowledged_in_time_is_unknown_and_the_next_is_sent_anew(

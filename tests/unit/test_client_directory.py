@@ -1,10 +1,12 @@
 """The model directory on the broker in memory."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+import worker_rig
 from msgspec.structs import replace
 
 from producer_sdk.announcements import Announcement, ModelState, encode_announcement
@@ -41,6 +43,11 @@ async def until(directory: ModelDirectory, *names: str) -> None:
             return
         await asyncio.sleep(0.01)
     pytest.fail(f"the models stay {list(directory.models())}")
+
+
+def state_of_mlp(directory: ModelDirectory) -> ModelState | None:
+    view = directory.get("mlp")
+    return None if view is None else view.state
 
 
 class Clock:
@@ -103,8 +110,19 @@ async def test_a_view_goes_stale_without_a_new_announcement(
     states = []
     for age_s in (0.0, 6.0, 6.001, 3600.1):
         clock.now_s = NOW_S + age_s
-        states.append(getattr(directory.get("mlp"), "state", None))
+        states.append(state_of_mlp(directory))
     assert states == [ModelState.READY, ModelState.READY, ModelState.UNAVAILABLE, None]
+
+
+async def test_nobody_is_called_silent_for_the_time_in_which_the_reader_stood_still(broker: MemoryBroker) -> None:
+    directory = ModelDirectory(broker, TOPICS)
+    await directory.start()
+    await announce(broker, replace(announced(), heartbeat_s=0.2))
+    await until(directory, "mlp")
+    time.sleep(1.5)  # noqa: ASYNC251 - the whole process is meant to stand still, for much longer than three heartbeats
+    assert state_of_mlp(directory) is ModelState.READY
+    await worker_rig.until(lambda: state_of_mlp(directory) is ModelState.UNAVAILABLE)
+    await directory.close()
 
 
 async def test_what_was_announced_long_before_the_start_is_stale(

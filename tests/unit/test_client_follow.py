@@ -5,9 +5,10 @@ from collections.abc import Sequence
 
 import pytest
 from fragile_broker import FragileBroker
+from worker_rig import until
 
 from producer_sdk import Client
-from producer_sdk._follow import Follower
+from producer_sdk._follow import LONGEST_POLL_S, Follower
 from producer_sdk.broker import BrokerError, Outgoing, Record, Topic, TopicPartition
 from producer_sdk.testing import FakeWorker, MemoryBroker
 
@@ -98,3 +99,33 @@ async def test_a_call_outlives_the_loss_of_the_reply_reader(broker: FragileBroke
         broker.failing_polls, broker.failing_starts = 1, 1
         replies = await asyncio.gather(*(client.infer("echo", {"x": n}) for n in range(20)))
         assert [int(reply.outputs["x"]) for reply in replies] == list(range(20))
+
+
+class Clock:
+    now_s = 1000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+async def test_time_in_which_nothing_could_be_heard_is_no_silence(broker: FragileBroker) -> None:
+    clock, got = Clock(), list[Record]()
+    follower = Follower(broker, PLACE, got.extend, from_end=False, clock=clock)
+    clock.now_s += 100
+    await follower.start()
+    before_s = follower.listened_s()
+    await put(broker, b"1")
+    await until_read(follower, 1)
+    clock.now_s += 0.05
+    polled_s = follower.listened_s()
+    clock.now_s += 100  # the process stood still in the middle of a poll
+    stood_s = follower.listened_s()
+    broker.failing_polls, broker.failing_starts = 1, 2
+    await put(broker, b"2")
+    await until(lambda: follower.failed is not None)
+    clock.now_s += 100  # there was no reader
+    deaf_s = follower.listened_s()
+    await until_read(follower, 2)
+    await follower.stop()
+    assert (before_s, polled_s) == (0.0, pytest.approx(0.05))
+    assert stood_s == deaf_s == pytest.approx(LONGEST_POLL_S)
