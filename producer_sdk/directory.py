@@ -109,7 +109,6 @@ class ModelDirectory:
         self._topics = topics
         self._max_keys = max_keys
         self._wall_clock = wall_clock
-        self._clock_began_s = 0.0  # when our clock was 0, in seconds since the epoch
         self._announced: dict[bytes, Heard] = {}
         self._by_model: dict[str, dict[bytes, Heard]] = {}
         self._refused: set[bytes] = set()
@@ -139,7 +138,6 @@ class ModelDirectory:
             await ensure_system_topics(admin, self._topics)
         finally:
             await admin.stop()
-        self._clock_began_s = self._wall_clock() - self._clock()
         await self._follower.start()
         try:
             async with asyncio.timeout(CATCH_UP_S):
@@ -188,11 +186,11 @@ class ModelDirectory:
         said = read_announcement(value)
         if said.key != key:
             raise InvalidRequest("it speaks of another worker or model than its key")
-        now_s = self._clock()
-        stamped_s = min(now_s, timestamp_ms / 1000 - self._clock_began_s)
-        latest_ms = round(1000 * (stamped_s + self._clock_began_s + CLOCK_SKEW_S))
+        now_s, wall_s = self._clock(), self._wall_clock()
+        age_s = max(0.0, wall_s - timestamp_ms / 1000)
+        latest_ms = round(1000 * (wall_s - age_s + CLOCK_SKEW_S))
         # What is read at the start may be old; what is read later was said just now, whatever its stamp.
-        return Heard(replace(said, at_ms=min(said.at_ms, latest_ms)), now_s if self.caught_up else stamped_s)
+        return Heard(replace(said, at_ms=min(said.at_ms, latest_ms)), now_s if self.caught_up else now_s - age_s)
 
     def _refuse(self, key: bytes, err: InvalidRequest) -> None:
         if key not in self._refused and len(self._refused) < self._max_keys:

@@ -125,6 +125,20 @@ async def test_nobody_is_called_silent_for_the_time_in_which_the_reader_stood_st
     await directory.close()
 
 
+async def test_when_a_worker_spoke_is_told_right_however_long_the_reader_was_deaf(
+    broker: MemoryBroker, clock: Clock
+) -> None:
+    directory = ModelDirectory(broker, TOPICS, clock=lambda: 0.0, wall_clock=clock)
+    await directory.start()
+    clock.now_s += 3600
+    await announce(broker, announced(at_ms=NOW_MS + 3_600_000))
+    await until(directory, "mlp")
+    await directory.close()
+    view = directory.get("mlp")
+    assert view is not None
+    assert view.newest.at_ms == NOW_MS + 3_600_000
+
+
 async def test_what_was_announced_long_before_the_start_is_stale(
     broker: MemoryBroker, directory: ModelDirectory, clock: Clock
 ) -> None:
