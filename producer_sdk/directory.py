@@ -69,8 +69,9 @@ class _Remembered(Struct, frozen=True):
 
 
 def model_view(heard: Iterable[Heard], now_s: float) -> ModelView | None:
-    """What announcements of one model amount to; None when all were forgotten long ago."""
-    known = sorted((h for h in heard if now_s - h.at_s <= FORGOTTEN_AFTER_S), key=lambda h: h.at_s)
+    """What announcements of one model, in the order of the log, amount to; None when all were forgotten long ago."""
+    # Which came last is told by that order: two of one millisecond have no other, and clocks step back.
+    known = [h for h in heard if now_s - h.at_s <= FORGOTTEN_AFTER_S]
     if not known:
         return None
     live = [h.said for h in known if not h.is_stale(now_s)]
@@ -205,7 +206,7 @@ class ModelDirectory:
     def _replace(self, key: bytes, heard: Heard) -> None:
         self._drop(key)
         if len(self._announced) >= self._max_keys:
-            self._drop(min(self._announced, key=lambda k: self._announced[k].at_s))
+            self._drop(next(iter(self._announced)))  # the one not heard of for longest
         self._announced[key] = heard
         self._by_model.setdefault(heard.said.model, {})[key] = heard
         self._remembered.pop(heard.said.model, None)

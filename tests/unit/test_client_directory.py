@@ -1,6 +1,7 @@
 """The model directory on the broker in memory."""
 
 import asyncio
+import itertools
 import time
 from collections.abc import AsyncIterator
 from typing import Any
@@ -112,6 +113,18 @@ async def test_a_view_goes_stale_without_a_new_announcement(
         clock.now_s = NOW_S + age_s
         states.append(state_of_mlp(directory))
     assert states == [ModelState.READY, ModelState.READY, ModelState.UNAVAILABLE, None]
+
+
+async def test_of_two_announcements_of_one_millisecond_the_later_in_the_log_is_newest(broker: MemoryBroker) -> None:
+    await announce(broker, announced("w1"))
+    await announce(broker, announced("w2"))
+    passing = itertools.count(NOW_S, 0.001)
+    directory = ModelDirectory(broker, TOPICS, clock=lambda: NOW_S, wall_clock=lambda: next(passing))
+    await directory.start()
+    view = directory.get("mlp")
+    await directory.close()
+    assert view is not None
+    assert view.newest.worker == "w2"
 
 
 async def test_nobody_is_called_silent_for_the_time_in_which_the_reader_stood_still(broker: MemoryBroker) -> None:

@@ -39,6 +39,12 @@ def test_a_model_long_unannounced_is_unknown_again() -> None:
 
 def test_the_newest_ready_announcement_gives_signature_and_default_version() -> None:
     old, new = announced("w1", age_s=2, versions=("1", "2")), announced("w2", age_s=1, versions=("2", "3"))
-    view = model_view([new, old], NOW_S)
+    view = model_view([old, new], NOW_S)
     assert view is not None
     assert (view.newest.worker, view.versions) == ("w2", ("1", "2", "3"))
+
+
+def test_the_order_of_the_log_says_which_is_newest_whatever_the_clocks_say() -> None:
+    view = model_view([announced("w1", age_s=1), announced("w2", age_s=2)], NOW_S)
+    assert view is not None
+    assert view.newest.worker == "w2"
