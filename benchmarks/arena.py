@@ -11,10 +11,13 @@ from pathlib import Path
 
 from benchmarks.cluster import REPLY_PARTITION, REPLY_PARTITIONS, REQUEST_PARTITIONS, Cluster
 from benchmarks.drain import Drain, watch
+from benchmarks.others import Others
 from benchmarks.programs import HeadraceWorker, Program, Served
 from benchmarks.records import Form, HeadraceForm, NaiveForm, check_answers, request_id
 from benchmarks.subjects import ROWS_KEPT, Subject
 from benchmarks.variants import COLUMNAR_ROWS, NAIVE, VARIANTS, Variant
+from benchmarks.warm_kafka import settle
+from headrace.local_kafka import LocalKafka
 from producer_sdk.topics import Lane, ReplyTo, Topics
 
 CHECKED_REPLIES = 200
@@ -98,7 +101,8 @@ class WrongCount(Exception):
 class Arena:
     """Drains of `rows` single rows of one model, or as many in records of several."""
 
-    def __init__(self, cluster: Cluster, subject: Subject, rows: int) -> None:
+    def __init__(self, kafka: LocalKafka, cluster: Cluster, subject: Subject, rows: int) -> None:
+        self._kafka = kafka
         self._cluster = cluster
         self._subject = subject
         self._rows = rows
@@ -123,7 +127,8 @@ class Arena:
         return True
 
     async def drain(self, system: System) -> Outcome:
-        """1. rewind; 2. start and wait until all serve; 3. watch; 4. stop; 5. check a sample of the answers."""
+        """0. Kafka is idle; 1. rewind; 2. start, wait until all serve; 3. watch; 4. stop; 5. check some answers."""
+        await asyncio.to_thread(settle, self._kafka)  # 0
         await self._cluster.rewind(system.group, system.requests)  # 1
         first, total = await self._cluster.end(system.reply_to.topic), self._records(system)
         programs = [system.make() for _ in range(system.workers)]
@@ -132,7 +137,9 @@ class Arena:
                 stack.push_async_callback(program.abandon)
                 await program.start()
             await asyncio.gather(*(program.ready() for program in programs))
-            drained = await watch(self._cluster, programs, system.reply_to.topic, first, total)  # 3
+            drained = await watch(  # 3
+                self._cluster, Others(self._kafka.pid), programs, system.reply_to.topic, first, total
+            )
             rows = [await program.finish() for program in programs]  # 4
         await self._check(system, first, total)  # 5
         return Outcome(drained.of_rows(system.rows_a_record), sum(rows) / len(rows))

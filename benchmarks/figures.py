@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from msgspec import Struct
 
@@ -29,7 +30,8 @@ class Plan:
 class Figures:
     """One system's figures in each run; raw has only `per_s`, in rows per second.
 
-    `whole_per_s` is from the first reply to the last, where `per_s` leaves both ends out.
+    `whole_per_s` is from the first reply to the last, where `per_s` leaves both ends out. `kafka_us` is the
+    broker's CPU time a row, `stolen` the share of all CPU time that other machines on the same host got meanwhile.
     """
 
     system: str
@@ -37,6 +39,16 @@ class Figures:
     cpu_us: Sequence[float] = ()
     batch_rows: Sequence[float] = ()
     whole_per_s: Sequence[float] = ()
+    kafka_us: Sequence[float] = ()
+    stolen: Sequence[float] = ()
+
+
+def ratio(ours: Sequence[float], theirs: Sequence[float]) -> float:
+    """The median of the runs' ratios.
+
+    The pace of a machine that shares its cores changes within minutes, and with it both sides of one run.
+    """
+    return median(one / other for one, other in zip(ours, theirs, strict=True))
 
 
 @dataclass(frozen=True, slots=True)

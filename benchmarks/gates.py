@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from benchmarks.figures import Drained, Figures, RoundTrip
+from benchmarks.figures import Drained, Figures, RoundTrip, ratio
 
 MOST_ROUND_TRIPS_OF_ECHO = 2.0
 
@@ -39,9 +40,9 @@ class Bound:
         return f"{self.model}, {self.system}: {measure}, of {self.of}'s"
 
     def gate(self, drained: Drained) -> Gate | None:
-        """The ratio of medians; None where a side was not measured."""
-        ours, theirs = _median(drained.system(self.system), self.figure), _median(drained.system(self.of), self.figure)
-        return None if ours is None or theirs is None else Gate(str(self), ours / theirs, self.bound, self.at_least)
+        """The median of the runs' ratios; None where a side was not measured."""
+        ours, theirs = _runs(drained.system(self.system), self.figure), _runs(drained.system(self.of), self.figure)
+        return Gate(str(self), ratio(ours, theirs), self.bound, self.at_least) if ours and theirs else None
 
     def is_open(self, drained: Drained) -> bool:
         """True for a bound of this model that its drains say nothing about."""
@@ -82,6 +83,6 @@ def round_trip_gate(round_trip: RoundTrip) -> Gate:
     return Gate("mlp: idle round trip, of the raw echo's", ratio, MOST_ROUND_TRIPS_OF_ECHO, False)
 
 
-def _median(figures: Figures | None, name: str) -> float | None:
-    values = [] if figures is None else getattr(figures, name)
-    return median(values) if values else None
+def _runs(figures: Figures | None, name: str) -> Sequence[float]:
+    runs: Sequence[float] = () if figures is None else getattr(figures, name)
+    return runs

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import baselines
-from benchmarks.figures import Drained, GatewayFigures, RoundTrip
+from benchmarks.figures import Drained, Figures, GatewayFigures, RoundTrip, ratio
 from benchmarks.gates import BOUNDS, Bound, Gate, drain_gates, round_trip_gate
 from benchmarks.latencies import Point
 from benchmarks.load_tables import LIMIT_MS, PLAIN_WIDTH, gateway_table, latency_table
@@ -123,18 +123,28 @@ def _quantiles_s(times: Sequence[float]) -> dict[str, float]:
 
 def _drain_table(drains: Sequence[Drained]) -> Table:
     table = Table(title="Drain of a full topic (median, least..most)")
-    for name in ("model", "system", "rows/s", "whole", "CPU us", "batch", "% of raw", "x naive"):
+    for name in ("model", "system", "rows/s", "whole", "CPU us", "Kafka us", "stolen", "batch", "% of raw", "x naive"):
         table.add_column(name, justify="left" if name in ("model", "system") else "right")
     for drained in drains:
-        raw, plan, naive = drained.raw, drained.plan, drained.system("naive")
         table.add_section()
-        table.add_row(plan.model, f"raw, {plan.raw_processes} x", _spread(raw.per_s), "", "", str(plan.batch), "100")
+        raw, plan = drained.raw, drained.plan
+        none = ("",) * 4
+        table.add_row(plan.model, f"raw, {plan.raw_processes} x", _spread(raw.per_s), *none, str(plan.batch), "100")
         for each in drained.systems:
-            share = f"{100 * median(each.per_s) / median(raw.per_s):.1f}"
-            times = f"{median(each.per_s) / median(naive.per_s):.2f}" if naive else ""
-            whole, cpu, rows = f"{median(each.whole_per_s):,.0f}", _spread(each.cpu_us, 1), median(each.batch_rows)
-            table.add_row("", each.system, _spread(each.per_s), whole, cpu, f"{rows:.1f}", share, times)
+            table.add_row("", *_cells(each), *_beside(drained, each))
     return table
+
+
+def _cells(each: Figures) -> tuple[str, ...]:
+    beside = f"{median(each.kafka_us):.1f}", f"{median(each.stolen):.1%}", f"{median(each.batch_rows):.1f}"
+    return each.system, _spread(each.per_s), f"{median(each.whole_per_s):,.0f}", _spread(each.cpu_us, 1), *beside
+
+
+def _beside(drained: Drained, each: Figures) -> tuple[str, str]:
+    """Its share of raw, and how many times the naive loop it is."""
+    naive = drained.system("naive")
+    times = f"{ratio(each.per_s, naive.per_s):.2f}" if naive else ""
+    return f"{100 * ratio(each.per_s, drained.raw.per_s):.1f}", times
 
 
 def _round_trip_table(round_trip: RoundTrip) -> Table:

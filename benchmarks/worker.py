@@ -14,6 +14,8 @@ replies by the end offset of that partition, every 50 ms at first, then further 
 - whole: the same from the first reply to the last, with the time in which one of several workers worked alone.
 - CPU us: user and system CPU time of all processes of the system, the worker's and its runner's, in that same
   window, divided by the rows in it. Start, load and stop are not in it; Kafka is not in it.
+- Kafka us: Kafka's CPU time in that window, a row; stolen: the share of the machine's CPU time that its hypervisor gave
+  to others then.
 - batch: rows over batches of the whole run, as the system itself counts them.
 - raw: onnxruntime alone with the model's batch for 2 s, one thread a process; two processes at once for models that the
   table measures on both cores.
@@ -42,7 +44,7 @@ from benchmarks.records import WrongReply
 from benchmarks.report import Report, finish
 from benchmarks.subjects import BATCHES, Subject, model_file, to_stderr
 from benchmarks.variants import MEASURED, NAIVE, VARIANTS, able
-from benchmarks.warm_kafka import settle, warm_kafka
+from benchmarks.warm_kafka import warm_kafka
 from headrace.local_kafka import LocalKafka
 
 ROWS = {"mlp": 100_000, "cls": 4_000, "magika": 4_000, "minilm": 5_000}
@@ -61,15 +63,13 @@ async def measure(plan: Plan, kafka: LocalKafka, folder: Path, say: Say) -> Drai
     failed: dict[str, str] = {}
     served: set[tuple[str, bool]] = set()
     async with Cluster(kafka.bootstrap_servers) as cluster:
-        arena = Arena(cluster, subject, plan.rows)
+        arena = Arena(kafka, cluster, subject, plan.rows)
         systems = systems_of(subject, kafka.bootstrap_servers, folder, plan.systems)
         drains: dict[str, list[Outcome]] = {system.name: [] for system in systems}
 
         async def drain(system: System, *, warm_up: bool) -> None:
             if system.name in failed:
                 return
-            if not warm_up:
-                await asyncio.to_thread(settle, kafka)
             try:
                 outcome = await arena.drain(system)
             except FAULTS as err:
@@ -102,6 +102,8 @@ def _figures(system: str, outcomes: Sequence[Outcome]) -> Figures:
         [each.cpu_us for each in drains],
         [outcome.batch_rows for outcome in outcomes],
         [each.whole_per_s for each in drains],
+        [each.kafka_us for each in drains],
+        [each.stolen for each in drains],
     )
 
 

@@ -32,6 +32,7 @@ from benchmarks.report import Comparison
 from benchmarks.subjects import Subject, model_file
 from benchmarks.warm_kafka import warm_kafka
 from headrace.event_loop import run
+from headrace.local_kafka import LocalKafka
 
 MODELS = ("mlp", "cls", "minilm")
 QUEUE_PEERS = ("aiokafka", "faststream", "celery")
@@ -49,21 +50,21 @@ def main() -> int:
             except NotExported as reason:
                 left_out.append(str(reason))
                 continue
-            rows += compare(kafka.bootstrap_servers, subject, Path(folder), effort, wanted, given.rows_share)
+            rows += compare(kafka, subject, Path(folder), effort, wanted, given.rows_share)
     file = given.baseline or baselines.file_for("peers", machine.cores)
     comparison = Comparison(file, given.threshold, given.store_baseline)
     return finish(machine, rows, left_out, comparison, given.json)
 
 
 def compare(
-    servers: str, subject: Subject, folder: Path, effort: Effort, wanted: tuple[str, ...], rows_share: float
+    kafka: LocalKafka, subject: Subject, folder: Path, effort: Effort, wanted: tuple[str, ...], rows_share: float
 ) -> list[Row]:
     """One model beside all wanted peers."""
     rows: list[Row] = []
     if set(wanted) & set(QUEUE_PEERS):
-        rows += run(QueueComparison(servers, subject, folder, effort, rows_share).rows(wanted))
+        rows += run(QueueComparison(kafka, subject, folder, effort, rows_share).rows(wanted))
     if http := [peer for peer in HTTP_PEERS if peer.name in wanted]:
-        rows += run(HttpComparison(servers, subject, folder, effort).rows(http))
+        rows += run(HttpComparison(kafka.bootstrap_servers, subject, folder, effort).rows(http))
     return rows
 
 

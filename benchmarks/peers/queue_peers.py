@@ -21,6 +21,7 @@ from benchmarks.peers.spec import Spec
 from benchmarks.programs import ProgramError, Served
 from benchmarks.records import NaiveForm, WrongReply
 from benchmarks.subjects import Subject, to_stderr
+from headrace.local_kafka import LocalKafka
 from producer_sdk.topics import ReplyTo
 
 ROWS = {"mlp": 60_000, "cls": 3_000, "minilm": 2_000}
@@ -31,14 +32,15 @@ NAIVE_BATCHES = (1, 64)
 class QueueComparison:
     """One model over queues. Belongs to one event loop."""
 
-    def __init__(self, servers: str, subject: Subject, folder: Path, effort: Effort, rows_share: float) -> None:
-        self._servers, self._subject, self._folder, self._effort = servers, subject, folder, effort
+    def __init__(self, kafka: LocalKafka, subject: Subject, folder: Path, effort: Effort, rows_share: float) -> None:
+        self._kafka, self._servers = kafka, kafka.bootstrap_servers
+        self._subject, self._folder, self._effort = subject, folder, effort
         self._rows_share = rows_share
 
     async def rows(self, wanted: tuple[str, ...]) -> list[Row]:
         """headrace's maximum, each peer's, and then all at the same load, by pairs."""
         async with Cluster(self._servers) as cluster:
-            arena = Arena(cluster, self._subject, int(ROWS[self._subject.name] * self._rows_share))
+            arena = Arena(self._kafka, cluster, self._subject, int(ROWS[self._subject.name] * self._rows_share))
             variant = variant_for(self._subject, 64).name
             (headrace,) = systems_of(self._subject, self._servers, self._folder, [variant])
             ours = await self._drain(arena, headrace)

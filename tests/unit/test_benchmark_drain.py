@@ -9,6 +9,7 @@ from benchmarks.drain import Drain, Sample, TooShort, measure
 from benchmarks.figures import Drained, Figures, Plan, RoundTrip
 from benchmarks.gates import BOUNDS, drain_gates, round_trip_gate
 from benchmarks.machine import Machine
+from benchmarks.others import Taken
 from benchmarks.records import Answer, WrongReply, check_answers
 from benchmarks.report import Report, finish
 from benchmarks.variants import MEASURED, able
@@ -17,34 +18,39 @@ PLAN = Plan("mlp", 1000, 64, 1, 3, ("naive", "headrace", "headrace batch 256"))
 
 
 def steady(replies: list[int]) -> list[Sample]:
-    """A sample every 0.1 s, each reply costing 50 us."""
-    return [Sample(10 + 0.1 * place, count, 3 + 50e-6 * count) for place, count in enumerate(replies)]
+    """A sample every 0.1 s, each reply costing 50 us, and 20 of Kafka; a tenth of a core is stolen."""
+    return [
+        Sample(10 + 0.1 * place, count, 3 + 50e-6 * count, Taken(7 + 20e-6 * count, 4 + 0.01 * place))
+        for place, count in enumerate(replies)
+    ]
 
 
 def test_a_drain_is_measured_from_the_first_sample_with_replies_to_the_last_without_all() -> None:
-    drain = measure(steady([0, 0, 100, 300, 500, 700, 900, 1000, 1000]), total=1000)
-    assert drain == Drain(pytest.approx(2000), pytest.approx(50), 800, pytest.approx(1800))
+    drain = measure(steady([0, 0, 100, 300, 500, 700, 900, 1000, 1000]), total=1000, cores=2)
+    assert (drain.per_s, drain.cpu_us, drain.replies) == (pytest.approx(2000), pytest.approx(50), 800)
+    assert (drain.whole_per_s, drain.kafka_us, drain.stolen) == pytest.approx((1800, 20, 0.05))
 
 
 def test_a_drain_by_several_workers_ends_before_the_first_runs_dry() -> None:
-    drain = measure(steady([100, 300, 500, 700, 900, 940, 990, 1000]), total=1000, shares=(0.0, 0.9))
+    drain = measure(steady([100, 300, 500, 700, 900, 940, 990, 1000]), total=1000, cores=2, shares=(0.0, 0.9))
     assert drain.replies == 600
 
 
 def test_a_drain_that_few_samples_saw_is_no_figure() -> None:
     with pytest.raises(TooShort, match="--rows"):
-        measure(steady([0, 400, 800, 1000]), total=1000)
+        measure(steady([0, 400, 800, 1000]), total=1000, cores=2)
 
 
 def test_a_drain_that_stood_still_is_no_figure() -> None:
     with pytest.raises(TooShort):
-        measure(steady([0, 5, 5, 5, 5, 1000]), total=1000)
+        measure(steady([0, 5, 5, 5, 5, 1000]), total=1000, cores=2)
 
 
 def test_records_of_several_rows_are_counted_by_rows() -> None:
-    assert Drain(10, 640, 5, 8).of_rows(64) == Drain(640, 10, 5, 512)
+    assert Drain(10, 640, 5, 8, 128, 0.1).of_rows(64) == Drain(640, 10, 5, 512, 2, 0.1)
 
 
+RAW = Figures("raw", [1000] * 3)
 NAIVE = Figures("naive", [90, 100, 110], [39, 40, 41], [64, 64, 64])
 
 
@@ -53,24 +59,30 @@ def test_the_worker_is_held_to_the_naive_loop_in_cpu_and_in_rate(
     cpu_us: float, per_s: float, verdicts: list[bool]
 ) -> None:
     headrace = Figures("headrace", [per_s] * 3, [cpu_us] * 3, [64, 64, 64])
-    gates = drain_gates(Drained(PLAN, Figures("raw", [1000]), [NAIVE, headrace]))
+    gates = drain_gates(Drained(PLAN, RAW, [NAIVE, headrace]))
     assert [gate.holds for gate in gates] == verdicts
 
 
+def test_what_slows_a_whole_run_moves_no_ratio() -> None:
+    headrace = Figures("headrace", [360, 200, 440], [19, 20, 21])
+    drained = Drained(PLAN, RAW, [Figures("naive", [90, 50, 110], [39, 40, 41]), headrace])
+    assert drain_gates(drained)[1].ratio == 4
+
+
 def test_each_variant_has_its_own_bound() -> None:
-    larger = Figures("headrace batch 256", [379], [9], [256])
-    (gate,) = drain_gates(Drained(PLAN, Figures("raw", [1000]), [NAIVE, larger]))
+    larger = Figures("headrace batch 256", [379] * 3, [9] * 3, [256] * 3)
+    (gate,) = drain_gates(Drained(PLAN, RAW, [NAIVE, larger]))
     assert (gate.bound, gate.holds) == (3.8, False)
 
 
 def test_a_bound_that_nothing_was_measured_for_is_told() -> None:
-    drained = Drained(PLAN, Figures("raw", [1000]), [NAIVE, Figures("headrace", [300], [20], [64])])
+    drained = Drained(PLAN, RAW, [NAIVE, Figures("headrace", [300] * 3, [20] * 3, [64] * 3)])
     left = Report(Machine("cpu", 2, 0.0, "3", "4", "1", "0"), [drained]).open_bounds
     assert "mlp, librdkafka: rows/s, of naive's" in map(str, left)
 
 
 def test_a_system_that_failed_fails_the_run_though_all_gates_hold() -> None:
-    good = Drained(PLAN, Figures("raw", [1000]), [NAIVE, Figures("headrace", [300], [20], [64], [300])])
+    good = Drained(PLAN, RAW, [NAIVE, Figures("headrace", *[[each] * 3 for each in (300, 20, 64, 300, 9, 0.0)])])
     machine = Machine("cpu", 2, 0.0, "3", "4", "1", "0")
     assert finish(Report(machine, [replace(good, systems=good.systems[1:])]), None) == 0
     assert finish(Report(machine, [replace(good, systems=good.systems[1:], failed=["mlp, naive: it died"])]), None) == 1
@@ -84,7 +96,7 @@ def test_a_heavy_model_is_held_to_raw_on_the_same_cores() -> None:
 
 
 def test_a_run_without_headrace_has_no_gates() -> None:
-    assert drain_gates(Drained(PLAN, Figures("raw", [1000]), [Figures("naive", [1], [1], [1])])) == []
+    assert drain_gates(Drained(PLAN, RAW, [Figures("naive", [1], [1], [1])])) == []
 
 
 def test_a_round_trip_is_held_to_two_echoes() -> None:
