@@ -67,7 +67,7 @@ class RdProducer:
     async def publish_batch(self, topic: str, partition: int, records: Sequence[Outgoing]) -> int:
         if not records:
             raise ValueError("publish_batch needs at least one record")
-        largest = max(len(record.value or b"") for record in records)
+        largest = max([len(value or b"") for _, value, _, _ in records])
         if largest > self._options.max_record_bytes // 2:  # else only headers can be too large, which librdkafka sees
             self._check_size(topic, max(records, key=_size))
         try:
