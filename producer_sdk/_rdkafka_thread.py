@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import math
-import queue
 import threading
 import time
 from collections import deque
@@ -24,6 +23,7 @@ from confluent_kafka import TopicPartition as KafkaPartition
 from ._rdkafka_faults import RDKAFKA_FAULTS
 from ._rdkafka_offsets import NEWEST
 from ._rdkafka_records import Haul, sorted_out
+from ._waker import Waker
 from .broker import TopicPartition
 
 _POLL_S = 0.02  # how long a question of the loop may wait
@@ -36,28 +36,6 @@ _PARKED, _MOST_PARKED = 1024, 1280
 _PARKED_BYTES = 16 << 20
 _KEPT, _KEPT_BYTES = 2048, 4 << 20  # librdkafka throws away what it has fetched of whom it pauses
 T = TypeVar("T")
-
-
-class Wakener:
-    """Wakes the thread. Nothing that it holds while it waits holds up who calls `set`, as a `threading.Event` does."""
-
-    def __init__(self) -> None:
-        self._tokens: queue.SimpleQueue[None] = queue.SimpleQueue()
-
-    def set(self) -> None:
-        if self._tokens.empty():
-            self._tokens.put(None)
-
-    def clear(self) -> None:
-        self.wait(0)
-
-    def wait(self, seconds: float) -> bool:
-        """Whether it was set, before or meanwhile; that is over then."""
-        try:
-            self._tokens.get(timeout=seconds)
-        except queue.Empty:
-            return False
-        return True
 
 
 class ConsumingThread(threading.Thread):
@@ -92,7 +70,7 @@ class ConsumingThread(threading.Thread):
         self._commands: deque[Callable[[], None]] = deque()
         self._looked_at = 0.0
         self._unseen: set[TopicPartition] = set()  # what came of them since may have moved their ends
-        self._awake = Wakener()
+        self._awake = Waker()
         self._stopping = False
         self._failed = False
         self._bytes_each = 0.0
