@@ -8,8 +8,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import psutil
-
 from benchmarks.cluster import Cluster
 from benchmarks.others import Others, Taken
 from benchmarks.programs import ProgramError, Served
@@ -63,7 +61,7 @@ class TooShort(Exception):
     """Too few samples lie between the first reply and the last."""
 
 
-def measure(samples: Sequence[Sample], total: int, cores: int, shares: tuple[float, float] = (0.0, 1.0)) -> Drain:
+def measure(samples: Sequence[Sample], total: int, shares: tuple[float, float] = (0.0, 1.0)) -> Drain:
     """From the first sample that sees a reply to the last at which replies were still missing.
 
     Both ends are moments at which time, replies and CPU were read together, so the sampling interval adds no error.
@@ -80,7 +78,7 @@ def measure(samples: Sequence[Sample], total: int, cores: int, shares: tuple[flo
         replies,
         _whole(samples),
         (last.taken.kafka_s - first.taken.kafka_s) * 1e6 / replies,
-        (last.taken.stolen_s - first.taken.stolen_s) / (passed_s * cores),
+        (last.taken.stolen_s - first.taken.stolen_s) / passed_s,
     )
 
 
@@ -115,5 +113,4 @@ async def watch(
         if now - moved_at > STALL_LIMIT_S:
             raise ProgramError(f"No reply for {STALL_LIMIT_S:.0f} s; {count} of {total} had come.")
         await asyncio.sleep(pause_s(now - began))
-    shares = (0.0, 1.0) if len(programs) == 1 else SHARES_OF_SEVERAL
-    return measure(samples, total, psutil.cpu_count() or 1, shares)
+    return measure(samples, total, (0.0, 1.0) if len(programs) == 1 else SHARES_OF_SEVERAL)

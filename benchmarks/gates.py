@@ -79,8 +79,8 @@ def drain_gates(drained: Drained) -> list[Gate]:
 
 def round_trip_gate(round_trip: RoundTrip) -> Gate:
     """The gate of the idle round trip, a ratio of medians."""
-    ratio = median(round_trip.headrace_s) / median(round_trip.echo_s)
-    return Gate("mlp: idle round trip, of the raw echo's", ratio, MOST_ROUND_TRIPS_OF_ECHO, False)
+    of_echo = median(round_trip.headrace_s) / median(round_trip.echo_s)
+    return Gate("mlp: idle round trip, of the raw echo's", of_echo, MOST_ROUND_TRIPS_OF_ECHO, False)
 
 
 def _runs(figures: Figures | None, name: str) -> Sequence[float]:

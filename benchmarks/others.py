@@ -8,7 +8,7 @@ import psutil
 
 
 class Taken(NamedTuple):
-    """CPU seconds so far, of all cores: what Kafka used, and what the hypervisor gave to others (Linux's "steal")."""
+    """CPU seconds so far: Kafka's, and what the hypervisor gave to others (Linux's "steal"), of the average core."""
 
     kafka_s: float
     stolen_s: float
@@ -23,4 +23,4 @@ class Others:
     def taken(self) -> Taken:
         """Systems that do not count what is stolen have 0."""
         kafka = self._kafka.cpu_times()
-        return Taken(kafka.user + kafka.system, getattr(psutil.cpu_times(), "steal", 0.0))
+        return Taken(kafka.user + kafka.system, getattr(psutil.cpu_times(), "steal", 0.0) / (psutil.cpu_count() or 1))

@@ -48,9 +48,6 @@ def sorted_out(messages: Sequence[Any]) -> Haul:
     records = records_of(messages)
     haul.count = len(records)
     haul.nbytes = sum([len(record.value or b"") for record in records])
-    if len({record.partition for record in records}) == 1 and len({record.topic for record in records}) == 1:
-        haul.records[TopicPartition(*_place(records[0]))] = records  # as most are that were fetched together
-        return haul
     for place, some in groupby(records, _place):
         haul.records.setdefault(TopicPartition(*place), []).extend(some)
     return haul
