@@ -14,7 +14,7 @@ from benchmarks.programs import ProgramError, Served
 
 SAMPLE_S = 0.05
 # Later samples lie further apart, by so much of the time passed: one costs some 3 ms of the cores that are measured.
-SAMPLE_PART = 1 / 40
+SAMPLE_PART = 1 / 10
 STALL_LIMIT_S = 30.0
 LEAST_SAMPLES = 4
 # Several workers do not get their partitions at one moment, nor run dry at one: alone, one says nothing about all.

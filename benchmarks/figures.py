@@ -32,6 +32,7 @@ class Figures:
 
     `whole_per_s` is from the first reply to the last, where `per_s` leaves both ends out. `kafka_us` is the
     broker's CPU time a row, `stolen` the share of all CPU time that other machines on the same host got meanwhile.
+    `raw_per_s` is raw's rate right before and after each run, where that is what it is held to.
     """
 
     system: str
@@ -41,6 +42,7 @@ class Figures:
     whole_per_s: Sequence[float] = ()
     kafka_us: Sequence[float] = ()
     stolen: Sequence[float] = ()
+    raw_per_s: Sequence[float] = ()
 
 
 def ratio(ours: Sequence[float], theirs: Sequence[float]) -> float:
@@ -63,6 +65,10 @@ class Drained:
     def system(self, name: str) -> Figures | None:
         """The figures of a system, raw among them."""
         return next((each for each in (self.raw, *self.systems) if each.system == name), None)
+
+    def raw_beside(self, system: Figures) -> Sequence[float]:
+        """Raw's rate in each run of a system, measured as near to it as there is one."""
+        return system.raw_per_s or self.raw.per_s
 
 
 @dataclass(frozen=True, slots=True)

@@ -144,7 +144,7 @@ def _beside(drained: Drained, each: Figures) -> tuple[str, str]:
     """Its share of raw, and how many times the naive loop it is."""
     naive = drained.system("naive")
     times = f"{ratio(each.per_s, naive.per_s):.2f}" if naive else ""
-    return f"{100 * ratio(each.per_s, drained.raw.per_s):.1f}", times
+    return f"{100 * ratio(each.per_s, drained.raw_beside(each)):.1f}", times
 
 
 def _round_trip_table(round_trip: RoundTrip) -> Table:

@@ -18,12 +18,13 @@ replies by the end offset of that partition, every 50 ms at first, then further 
   to others then.
 - batch: rows over batches of the whole run, as the system itself counts them.
 - raw: onnxruntime alone with the model's batch for 2 s, one thread a process; two processes at once for models that the
-  table measures on both cores.
+  table measures on both cores. What is held to a share of it has one before and one after each drain.
 
 The runs alternate raw and all systems; the medians are printed, with the least and the most. A first drain of each
-topic by each Kafka client is thrown away, for it warms the broker up, and a drain begins once Kafka's Java compiles
-nothing any more: that took up to 0.7 of a core from whoever came first. The last 200 replies of every drain are read
-and compared with what the model gives for those rows, and there must be as many replies as requests.
+topic by each Kafka client is thrown away, for it warms the broker up. From then on its Java may not compile any more
+(java_compiler.py), and a drain begins once it does not: that took up to 0.7 of a core from whoever came first. The last
+200 replies of every drain are read and compared with what the model gives for those rows, and there must be as many
+replies as requests.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ from benchmarks.arena import Arena, Outcome, System, WrongCount, scratch_folder,
 from benchmarks.cluster import Cluster
 from benchmarks.drain import TooShort
 from benchmarks.figures import Drained, Figures, Plan
+from benchmarks.gates import held_to_raw
+from benchmarks.java_compiler import compiler_stopped
 from benchmarks.machine import Machine
 from benchmarks.programs import ProgramError
 from benchmarks.records import WrongReply
@@ -60,6 +63,7 @@ async def measure(plan: Plan, kafka: LocalKafka, folder: Path, say: Say) -> Drai
     """Run the plan on a broker; a system that fails once gets no figures, and a sentence instead."""
     subject = Subject.of(plan.model, model_file(plan.model, folder), plan.batch)
     raw: list[float] = []
+    beside: dict[str, list[float]] = {name: [] for name in held_to_raw(plan.model)}
     failed: dict[str, str] = {}
     served: set[tuple[str, bool]] = set()
     async with Cluster(kafka.bootstrap_servers) as cluster:
@@ -85,16 +89,21 @@ async def measure(plan: Plan, kafka: LocalKafka, folder: Path, say: Say) -> Drai
             if (served_as := (system.requests, system.librdkafka)) not in served:
                 served.add(served_as)
                 await drain(system, warm_up=True)
-        for run in range(plan.runs):
-            say(f"{plan.model}: run {run + 1} of {plan.runs}")
-            raw.append(await arena.raw(plan.raw_processes))
-            for system in systems:
-                await drain(system, warm_up=False)
-    whole = [_figures(name, each) for name, each in drains.items() if name not in failed]
+        with compiler_stopped(kafka.pid):
+            for run in range(plan.runs):
+                say(f"{plan.model}: run {run + 1} of {plan.runs}")
+                raw.append(before := await arena.raw(plan.raw_processes))
+                for system in systems:
+                    await drain(system, warm_up=False)
+                    if system.name in beside and system.name not in failed:
+                        after = await arena.raw(plan.raw_processes)
+                        beside[system.name].append((before + after) / 2)
+                        before = after
+    whole = [_figures(name, each, beside.get(name, ())) for name, each in drains.items() if name not in failed]
     return Drained(plan, Figures("raw", raw), whole, list(failed.values()))
 
 
-def _figures(system: str, outcomes: Sequence[Outcome]) -> Figures:
+def _figures(system: str, outcomes: Sequence[Outcome], raw_per_s: Sequence[float]) -> Figures:
     drains = [outcome.drain for outcome in outcomes]
     return Figures(
         system,
@@ -104,6 +113,7 @@ def _figures(system: str, outcomes: Sequence[Outcome]) -> Figures:
         [each.whole_per_s for each in drains],
         [each.kafka_us for each in drains],
         [each.stolen for each in drains],
+        raw_per_s,
     )
 
 

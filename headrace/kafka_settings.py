@@ -10,8 +10,10 @@ from headrace.kafka_jars import KafkaInstall
 NODE_ID = 1
 
 SMALL_JAVA = ("-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-# Compiled after a tenth of the usual calls, so that a broker is as quick after seconds as others are after hours.
-BENCHMARK_JAVA = ("-Xms1g", "-Xmx1g", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:CompileThresholdScaling=0.1")
+# Compiled after a tenth of the usual calls, so that a broker is as quick after seconds as others are after hours. The
+# listener is for benchmarks/java_compiler.py.
+BENCHMARK_JAVA = ("-Xms1g", "-Xmx1g", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:CompileThresholdScaling=0.1",
+                  "-XX:+StartAttachListener")  # fmt: skip
 
 # Single-node values, and what makes starts and restarts quick; everything else stays as Kafka's users have it.
 FIXED_SETTINGS = f"""\

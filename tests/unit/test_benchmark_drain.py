@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.drain import Drain, Sample, TooShort, measure
 from benchmarks.figures import Drained, Figures, Plan, RoundTrip
-from benchmarks.gates import BOUNDS, drain_gates, round_trip_gate
+from benchmarks.gates import BOUNDS, drain_gates, held_to_raw, round_trip_gate
 from benchmarks.machine import Machine
 from benchmarks.others import Taken
 from benchmarks.records import Answer, WrongReply, check_answers
@@ -93,6 +93,14 @@ def test_a_heavy_model_is_held_to_raw_on_the_same_cores() -> None:
     (gate,) = drain_gates(Drained(plan, Figures("raw", [500]), [Figures("headrace workers 2", [464], [4000], [16])]))
     assert gate.ratio == pytest.approx(0.928)
     assert not gate.holds
+
+
+def test_a_heavy_model_is_held_to_what_raw_did_beside_it() -> None:
+    plan = Plan("minilm", 1000, 16, 2, 2, ("headrace workers 2",))
+    workers = Figures("headrace workers 2", [465, 372], [4000] * 2, [16] * 2, raw_per_s=[500, 400])
+    (gate,) = drain_gates(Drained(plan, Figures("raw", [500, 500]), [workers]))
+    assert gate.ratio == pytest.approx(0.93)
+    assert held_to_raw("minilm") == {"headrace workers 2", "headrace replicas 2"}
 
 
 def test_a_run_without_headrace_has_no_gates() -> None:
