@@ -20,7 +20,7 @@ def give_way() -> bool:
     Over time they get as much as others do (SCHED_BATCH). Nothing happens on systems other than Linux, where that is
     forbidden, or where somebody has chosen another scheduling for the thread.
     """
-    return CAN and os.sched_getscheduler(0) == os.SCHED_OTHER and _set(os.SCHED_BATCH)
+    return _change(os.SCHED_OTHER, os.SCHED_BATCH) if CAN else False
 
 
 @contextmanager
@@ -31,11 +31,12 @@ def starting_what_gives_way() -> Iterator[None]:
         yield
     finally:
         if given:
-            _set(os.SCHED_OTHER)
+            _change(os.SCHED_BATCH, os.SCHED_OTHER)
 
 
-def _set(policy: int) -> bool:
+def _change(before: int, after: int) -> bool:
     with suppress(OSError):
-        os.sched_setscheduler(0, policy, os.sched_param(0))
-        return True
+        if os.sched_getscheduler(0) == before:
+            os.sched_setscheduler(0, after, os.sched_param(0))
+            return True
     return False

@@ -58,11 +58,13 @@ def test_a_scheduling_that_somebody_has_chosen_stays() -> None:
     assert in_a_thread(chosen) == os.SCHED_BATCH
 
 
-def test_where_it_is_forbidden_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("call", ["sched_setscheduler", "sched_getscheduler"])
+def test_where_it_is_forbidden_nothing_happens(monkeypatch: pytest.MonkeyPatch, call: str) -> None:
     def refuse(*_: object) -> None:
         raise PermissionError("as by a container's rules")
 
-    monkeypatch.setattr(os, "sched_setscheduler", refuse)
-    with starting_what_gives_way():
-        assert not give_way()
+    with monkeypatch.context() as container:
+        container.setattr(os, call, refuse)
+        with starting_what_gives_way():
+            assert not give_way()
     assert policy() == os.SCHED_OTHER
