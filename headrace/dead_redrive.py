@@ -98,7 +98,7 @@ class Redrive:
             await self._publish(chunk)
 
     def _judged(self, letter: Letter) -> Going | None:
-        redriven, now_ms = self._dead.was_redriven(letter), round(time.time() * 1000)
+        redriven, now_ms = self._dead.was_redriven(letter), int(time.time() * 1000)
         verdict = judge(letter, self._dead.topic, self._lanes, self._wishes, redriven=redriven, now_ms=now_ms)
         if letter.facts is not None and (isinstance(verdict, Going) or verdict.reason is Reason.REDRIVEN):
             # A worker that dies between a dead letter and its reply leaves the letter to be written once more.

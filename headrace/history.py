@@ -188,7 +188,7 @@ class _Reading:
         for partition, (first, _) in outcomes.items():
             oldest = self._oldest.get(partition)
             if first > 0 or (oldest is not None and oldest.offset > first):
-                gone[partition] = round(self._now() * 1000) - SHORTEST_KEPT_MS if oldest is None else oldest.at_ms
+                gone[partition] = int(self._now() * 1000) - SHORTEST_KEPT_MS if oldest is None else oldest.at_ms
         return gone
 
 

@@ -120,7 +120,7 @@ class Logs:
         """Raises NoSuchPlace."""
         place = TopicPartition(topic, partition)
         log = self.log(place)
-        timestamp = round(self._clock() * 1000) if record.timestamp_ms is None else record.timestamp_ms
+        timestamp = int(self._clock() * 1000) if record.timestamp_ms is None else record.timestamp_ms
         offset = log.end
         log.append(ReadRecord(topic, partition, offset, timestamp, record.key, record.value, tuple(record.headers)))
         self.wake(place)

@@ -200,7 +200,7 @@ class Client(Lifecycle):
             InvalidRequest: the id is not valid.
             BrokerError: it may have arrived or not; cancelling again is harmless.
         """
-        await self._open().canceller.send([Cancel(check_id(id), round(time.time() * 1000))])
+        await self._open().canceller.send([Cancel(check_id(id), int(time.time() * 1000))])
 
     async def resolve(self, reply: Reply, *, timeout_s: float = 60.0) -> Reply:
         """The whole reply that a pointer (`reply.ref`), read from a topic by the caller, points to; others as they are.

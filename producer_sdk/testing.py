@@ -191,7 +191,7 @@ class FakeWorker:
     async def _claimed(self, request: Request | Refused, value: bytes) -> bytes:
         """The pointer to a reply that is too large for a record."""
         assert self._payloads is not None
-        expires_ms = round(time.time() * 1000) + KEPT_MS
+        expires_ms = int(time.time() * 1000) + KEPT_MS
         return self._pointer(request, await self._payloads.claim(value, expires_ms=expires_ms, budget_s=_STORE_S))
 
     def _pointer(self, request: Request | Refused, ref: DataRef) -> bytes:
@@ -229,7 +229,7 @@ class FakeWorker:
             model=self._model,
             versions=(self._version,),
             state=ModelState.READY,
-            at_ms=round(time.time() * 1000),
+            at_ms=int(time.time() * 1000),
             heartbeat_s=_HEARTBEAT_S,
         )
 

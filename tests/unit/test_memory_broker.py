@@ -116,8 +116,8 @@ async def test_who_drains_too_long_is_put_out_and_joins_anew() -> None:
         assert len(await first.until_it_owns(1)) == 1
 
 
-async def test_timestamps_come_from_the_clock() -> None:
-    async with Clients(MemoryBroker(clock=lambda: 12.5), "t") as clients:
+async def test_timestamps_come_from_the_clock_and_are_cut_as_kafkas_are() -> None:
+    async with Clients(MemoryBroker(clock=lambda: 12.5007), "t") as clients:
         topic, producer = await clients.topic(), await clients.producer()
         await producer.publish_batch(topic, 0, [X])
         assert (await read(await clients.reader(topic), 1))[0].timestamp == 12_500
