@@ -42,7 +42,8 @@ class Bound:
 
     def gate(self, drained: Drained) -> Gate | None:
         """The median of the runs' ratios; None where a side was not measured."""
-        system, ours = drained.system(self.system), _runs(drained.system(self.system), self.figure)
+        system = drained.system(self.system)
+        ours = _runs(system, self.figure)
         theirs = _runs(drained.system(self.of), self.figure)
         if self.of == RAW and system is not None:
             theirs = drained.raw_beside(system)

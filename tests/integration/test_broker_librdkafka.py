@@ -74,8 +74,8 @@ async def test_threads_of_librdkafka_take_no_core_from_the_loop(kafka_broker: Ka
         topic, producer = await clients.topic(1), await clients.producer()
         await producer.publish_batch(topic, 0, [Outgoing(None, b"x")])
         assert await read(await clients.reader(topic, 0), 1)
-        own = {name: policy for thread, (name, policy) in _threads().items() if thread not in before}
-        assert {os.SCHED_BATCH} == {policy for name, policy in own.items() if name.startswith("rdk:")}
+        own = [each for thread, each in _threads().items() if thread not in before]
+        assert {os.SCHED_BATCH} == {policy for name, policy in own if name.startswith("rdk:")}
         assert os.sched_getscheduler(0) == os.SCHED_OTHER
 
 
