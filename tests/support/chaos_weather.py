@@ -129,9 +129,9 @@ async def rolling_restart(world: World) -> None:
     name = a_worker(world)
     if name is None or world.processes[name].crashed.is_set() or world.served[name].stop.drain.is_set():
         return
-    task = world.workers[name]
+    task, process = world.workers[name], world.processes[name]
     code = await world.stop_worker(name)
-    if code not in (Exit.CLEAN, Exit.FORCED) and not world.processes[name].crashed.is_set():
+    if code not in (Exit.CLEAN, Exit.FORCED) and not process.crashed.is_set():  # by now it may have a successor
         world.breaks.append(f"worker {name} ended with {code!r} at TERM")
     if world.workers[name] is task and name.startswith("w"):
         await world.start_worker(name)
