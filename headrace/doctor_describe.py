@@ -7,7 +7,6 @@ import time
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError
 from aiokafka.protocol.api import Request, RequestStruct, Response
@@ -54,7 +53,7 @@ class Described(Struct, frozen=True):
 
 async def describe(broker: KafkaBroker, names: Collection[str]) -> Described:
     """The topics of these names that are there. Raises KafkaError."""
-    client = AIOKafkaAdminClient(**broker.options.connection(broker.bootstrap_servers))
+    client = broker.aiokafka_admin()
     try:
         await client.start()
         told = await client.describe_topics(sorted(names)) if names else []

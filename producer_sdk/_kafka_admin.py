@@ -22,7 +22,7 @@ from aiokafka.errors import (
 )
 from aiokafka.protocol.offset import OffsetRequest
 
-from ._kafka_closing import close_in_time
+from ._kafka_closing import close_wholly
 from ._kafka_diagnosis import check_token_was_taken, connection_fault
 from ._kafka_faults import KAFKA_FAULTS, NOT_AUTHORIZED, Refusals, in_words
 from ._kafka_metadata import all_metadata
@@ -36,6 +36,13 @@ _LOOK_AGAIN_S = 0.05
 T = TypeVar("T")
 
 
+def plain_admin(bootstrap_servers: str, options: KafkaOptions) -> AIOKafkaAdminClient:
+    """aiokafka's own client, not started, which closes wholly."""
+    client = AIOKafkaAdminClient(**options.connection(bootstrap_servers))
+    close_wholly(client._client, options.security)
+    return client
+
+
 class KafkaAdmin:
     """Implements `broker.Admin`. One event loop; any task."""
 
@@ -46,9 +53,7 @@ class KafkaAdmin:
         self._refusals = Refusals(bootstrap_servers, options.security)
 
     async def start(self) -> None:
-        self._client = AIOKafkaAdminClient(**self._options.connection(self._name))
-        if self._options.security.uses_tls:
-            close_in_time(self._client._client)
+        self._client = plain_admin(self._name, self._options)
         try:
             async with asyncio.timeout(self._options.send_timeout_s):
                 await self._client.start()

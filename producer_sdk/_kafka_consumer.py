@@ -22,7 +22,7 @@ from aiokafka.errors import (
 )
 
 from ._kafka_batches import keep_batches
-from ._kafka_closing import close_in_time
+from ._kafka_closing import close_wholly
 from ._kafka_diagnosis import check_token_was_taken, connection_fault
 from ._kafka_faults import KAFKA_FAULTS, Refusals, in_words, other_members, read_refusal
 from ._kafka_fetch import end_of, shorten_waits, tasks_of
@@ -68,8 +68,7 @@ class KafkaConsumer(ABC):
             max_partition_fetch_bytes=self._options.partition_fetch_bytes,
         )
         read_frames(consumer._client)
-        if self._options.security.uses_tls:
-            close_in_time(consumer._client)
+        close_wholly(consumer._client, self._options.security)
         try:
             async with asyncio.timeout(self._options.send_timeout_s):
                 await consumer.start()

@@ -24,7 +24,7 @@ from aiokafka.errors import (
 from aiokafka.partitioner import murmur2
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from ._kafka_closing import close_in_time
+from ._kafka_closing import close_wholly
 from ._kafka_diagnosis import check_token_was_taken, connection_fault
 from ._kafka_faults import KAFKA_FAULTS, Refusals, in_words
 from ._kafka_frames import read_frames
@@ -89,8 +89,7 @@ class Session:
             max_request_size=options.max_record_bytes,
         )
         read_frames(self.producer.client)
-        if options.security.uses_tls:
-            close_in_time(self.producer.client)
+        close_wholly(self.producer.client, options.security)
         self._name = bootstrap_servers
         self._options = options
         self.refusals = Refusals(bootstrap_servers, options.security)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 
-from ._kafka_admin import KafkaAdmin
+from aiokafka.admin import AIOKafkaAdminClient
+
+from ._kafka_admin import KafkaAdmin, plain_admin
 from ._kafka_consumer import KafkaReader
 from ._kafka_member import KafkaMember
 from ._kafka_options import DEFAULT_KAFKA_OPTIONS, KafkaOptions
@@ -47,6 +49,10 @@ class KafkaBroker:
 
     def admin(self) -> KafkaAdmin:
         return KafkaAdmin(self.bootstrap_servers, self.options)
+
+    def aiokafka_admin(self) -> AIOKafkaAdminClient:
+        """aiokafka's own client, for what `admin` does not offer: start and close it."""
+        return plain_admin(self.bootstrap_servers, self.options)
 
     def member(
         self, group: str, topics: frozenset[str], ownership: Ownership, options: GroupOptions = DEFAULT_GROUP_OPTIONS

@@ -1,5 +1,6 @@
 """The Apache Kafka that all tests share, fresh topic names, and a line that names the brokers of the run."""
 
+import gc
 import os
 import re
 import secrets
@@ -67,6 +68,13 @@ def s3(shared_s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
     for name, value in CREDENTIALS.items():
         monkeypatch.setenv(name, value)
     return shared_s3
+
+
+@pytest.fixture(autouse=True, scope="module")
+def what_a_file_left_open_is_told_there() -> Iterator[None]:
+    """What is never closed warns when it is collected, which may be many files later."""
+    yield
+    gc.collect()
 
 
 @pytest.fixture
