@@ -27,6 +27,7 @@ from ._kafka_diagnosis import check_token_was_taken, connection_fault
 from ._kafka_faults import KAFKA_FAULTS, Refusals, in_words, other_members, read_refusal
 from ._kafka_fetch import end_of, shorten_waits, tasks_of
 from ._kafka_frames import read_frames
+from ._kafka_hand_over import hand_over_first
 from ._kafka_haul import haul
 from ._kafka_hidden import or_hidden
 from ._kafka_metadata import all_metadata, renew_metadata
@@ -74,6 +75,7 @@ class KafkaConsumer(ABC):
                 await consumer.start()
                 check_token_was_taken(consumer._client, self._options)
                 keep_batches(consumer._fetcher)
+                hand_over_first(consumer._fetcher)
                 shorten_waits(consumer._fetcher)
                 self._watched = tasks_of(consumer)
                 await self._begin(consumer)

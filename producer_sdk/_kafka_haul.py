@@ -14,6 +14,7 @@ from aiokafka.consumer.fetcher import READ_COMMITTED, FetchResult, PartitionReco
 from aiokafka.errors import CorruptRecordException
 
 from ._kafka_batches import Batches
+from ._kafka_hand_over import note_room
 from ._read_record import ReadRecord
 
 
@@ -157,4 +158,4 @@ def _take(result: FetchResult, place: KafkaPartition, most: int) -> Sequence[Any
 def _forget(fetcher: Any, place: KafkaPartition) -> None:
     """All of it is taken: more may be fetched."""
     del fetcher._records[place]
-    fetcher._notify(fetcher._wait_consume_future)
+    note_room(fetcher)

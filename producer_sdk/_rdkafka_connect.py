@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
-from ._give_way import starting_what_gives_way
 from ._kafka_diagnosis import diagnosed
 from ._kafka_faults import Refusals
 from ._kafka_options import KafkaOptions
@@ -22,7 +21,7 @@ T = TypeVar("T")
 
 
 async def connected(name: str, options: KafkaOptions, connect: Callable[[], T]) -> T:
-    """What `connect` gives, which blocks, and runs in a thread. librdkafka starts its own threads in it.
+    """What `connect` gives, which blocks, and runs in a thread.
 
     Raises:
         BrokerError: there is no connection; as closely as can be found out, why.
@@ -31,7 +30,7 @@ async def connected(name: str, options: KafkaOptions, connect: Callable[[], T]) 
     try:
         if tokens is not None:  # librdkafka waits ten seconds for one that does not come
             await tokens.get()
-        return await asyncio.to_thread(_connected, connect)
+        return await asyncio.to_thread(connect)
     except NoSuchPlace:
         raise
     except NotAuthenticated as err:
@@ -42,11 +41,6 @@ async def connected(name: str, options: KafkaOptions, connect: Callable[[], T]) 
         plain = err if isinstance(err, BrokerError) else None
         plain = plain or BrokerError(f"no connection to Kafka at {name}: {in_words(err)}")
         raise await diagnosed(name, options) or plain from err
-
-
-def _connected(connect: Callable[[], T]) -> T:
-    with starting_what_gives_way():
-        return connect()
 
 
 class Contact:

@@ -20,7 +20,6 @@ from typing import Any, TypeVar
 
 from confluent_kafka import TopicPartition as KafkaPartition
 
-from ._give_way import give_way
 from ._rdkafka_faults import RDKAFKA_FAULTS
 from ._rdkafka_offsets import NEWEST
 from ._rdkafka_records import Haul, sorted_out
@@ -143,7 +142,6 @@ class ConsumingThread(threading.Thread):
         return {partition: self._read_to[partition] for partition in partitions if partition in self._read_to}
 
     def run(self) -> None:
-        give_way()  # it can do nothing before the loop lets go of the interpreter
         try:
             while not self._stopping and not self._alone():
                 try:

@@ -19,6 +19,7 @@ from .reception import Reception
 MAX_HAUL = 256  # thousands of records alive at once cost twice as much each
 LEAST_HAUL = 64  # a lane with less room is closed until it is half empty: one haul for many costs far less than many
 POLL_S = 0.25
+TURNS = 2  # of the event loop between two hauls: in the first a batch is closed, in the second it goes to the runner
 HOLD_S = 0.5
 
 
@@ -77,7 +78,8 @@ class Taking:
             if most := self._most():
                 self._wake(False)
                 await self._haul(most, POLL_S)
-                await asyncio.sleep(0)  # a poll that finds records does not yield by itself
+                for _ in range(TURNS):
+                    await asyncio.sleep(0)  # a poll that finds records does not yield by itself
             else:
                 await self._hold()
 

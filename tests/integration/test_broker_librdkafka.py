@@ -1,11 +1,8 @@
 """What librdkafka alone has: KIP-848 groups, and groups that members on aiokafka cannot share."""
 
 import asyncio
-import os
-import sys
 from collections import Counter
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 from broker_clients import QUICK, Clients, Owner, read
@@ -65,27 +62,6 @@ async def test_a_member_does_not_join_a_group_of_the_other_client(
         with pytest.raises(Misconfigured, match="give all workers of a model the same kafka_client and group_protocol"):
             await read(stranger, 1)
         await stranger.stop(2.0)
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux can be told who gives way")
-async def test_threads_of_librdkafka_take_no_core_from_the_loop(kafka_broker: KafkaBroker, prefix: str) -> None:
-    before = _threads()
-    async with Clients(RdKafkaBroker(kafka_broker.bootstrap_servers), prefix) as clients:
-        topic, producer = await clients.topic(1), await clients.producer()
-        await producer.publish_batch(topic, 0, [Outgoing(None, b"x")])
-        assert await read(await clients.reader(topic, 0), 1)
-        own = [each for thread, each in _threads().items() if thread not in before]
-        assert {os.SCHED_BATCH} == {policy for name, policy in own if name.startswith("rdk:")}
-        assert os.sched_getscheduler(0) == os.SCHED_OTHER
-
-
-def _threads() -> dict[int, tuple[str, int]]:
-    """The name and the scheduling of each thread of this process."""
-    tasks = Path("/proc/self/task")
-    return {
-        int(each.name): ((each / "comm").read_text().strip(), os.sched_getscheduler(int(each.name)))
-        for each in tasks.iterdir()
-    }
 
 
 async def test_a_paused_partition_does_not_hold_up_the_others_and_loses_nothing(

@@ -2,9 +2,7 @@
 
 import asyncio
 import logging
-import os
 import re
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -57,12 +55,6 @@ async def test_parts_of_a_placed_batch_run_without_placing_it_again(tmp_path: Pa
         assert output(await runner.run(0, 0, 3)).tolist() == [[2, 4], [6, 8], [10, 12], [14, 16]]
         assert output(await runner.run(0, 1, 3)).tolist() == [[6, 8], [10, 12], [14, 16]]
         assert output(await runner.run(0, 2, 3)).tolist() == [[14, 16]]
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux can be told who gives way")
-async def test_a_runner_that_wakes_takes_no_core_from_the_loop(tmp_path: Path) -> None:
-    async with started(model_spec(tmp_path, DOUBLE)) as runner:
-        assert os.sched_getscheduler(runner.pid) == os.SCHED_BATCH
 
 
 async def test_one_poison_row_fails_its_record_alone_and_is_named(tmp_path: Path) -> None:

@@ -13,8 +13,6 @@ import socket
 import sys
 import types
 
-from producer_sdk._give_way import give_way
-
 from .engine import Engine, LoadFailed, LoadFault
 from .load import open_session
 from .messages import (
@@ -151,7 +149,6 @@ def _settle_in() -> None:
             stream.reconfigure(line_buffering=True)
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     _prefer_for_oom()
-    give_way()  # to the worker's loop, which wakes it with each batch in the middle of its own work
 
 
 def _ignore(number: int, frame: types.FrameType | None) -> None:
