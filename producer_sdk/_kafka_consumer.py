@@ -26,6 +26,7 @@ from ._kafka_closing import close_wholly
 from ._kafka_diagnosis import check_token_was_taken, connection_fault
 from ._kafka_faults import KAFKA_FAULTS, Refusals, in_words, other_members, read_refusal
 from ._kafka_fetch import end_of, shorten_waits, tasks_of
+from ._kafka_fetch_wire import write_whole
 from ._kafka_frames import read_frames
 from ._kafka_hand_over import hand_over_first
 from ._kafka_haul import haul
@@ -75,6 +76,7 @@ class KafkaConsumer(ABC):
                 await consumer.start()
                 check_token_was_taken(consumer._client, self._options)
                 keep_batches(consumer._fetcher)
+                write_whole(consumer._fetcher)
                 hand_over_first(consumer._fetcher)
                 shorten_waits(consumer._fetcher)
                 self._watched = tasks_of(consumer)

@@ -56,18 +56,32 @@ class Answer:
     """A received answer; as much of a binary file as aiokafka's decoding takes.
 
     What is large is read as a view. It keeps the whole answer in memory, so it is a large part of that, too.
+
+    Attributes:
+        content: all of it.
+        at: how much `read` has given.
     """
 
     def __init__(self, content: memoryview) -> None:
-        self._content = content
+        self.content = content
+        self.at = 0
         self._least_view = max(SMALL_BYTES // 4, len(content) // LEAST_SHARE)
-        self._at = 0
 
     def read(self, nbytes: int) -> bytes | memoryview:
-        at = self._at
-        self._at = at + nbytes
-        part = self._content[at : at + nbytes]
-        return part if nbytes >= self._least_view else bytes(part)
+        at = self.at
+        self.at = at + nbytes
+        return self._piece(at, nbytes)
+
+    def part(self, at: int, nbytes: int) -> bytes | memoryview:
+        """Raises ValueError: there is not so much."""
+        piece = self._piece(at, nbytes)
+        if nbytes != len(piece):
+            raise ValueError(f"{nbytes} bytes are announced, {len(piece)} are there")
+        return piece
+
+    def _piece(self, at: int, nbytes: int) -> bytes | memoryview:
+        piece = self.content[at : at + nbytes]
+        return piece if nbytes >= self._least_view else bytes(piece)
 
 
 class Frames(asyncio.BufferedProtocol):
