@@ -139,7 +139,7 @@ async def announce(broker: Replying) -> None:
     await ensure_system_topics(admin, TOPICS)
     await admin.create_topics(model_topics(TOPICS, "mlp", partitions=8))
     row, output = (TensorAnnouncement(name, Datatype.FP32, (size,)) for name, size in (("x", WIDTH), ("y", OUTPUTS)))
-    now_ms = round(time.time() * 1000)
+    now_ms = int(time.time() * 1000)
     said = Announcement("w0", "mlp", ("1",), ModelState.READY, now_ms, 60.0, inputs=(row,), outputs=(output,))
     await producer.start()
     await (await producer.publish(TOPICS.control, Outgoing(said.key, encode_announcement(said))))

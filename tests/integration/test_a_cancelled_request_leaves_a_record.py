@@ -38,7 +38,7 @@ async def announced(clients: Clients, prefix: str) -> Topics:
     topics, admin, producer = Topics(prefix), await clients.admin(), await clients.producer()
     await ensure_system_topics(admin, topics, reply_partitions=2)
     await admin.create_topics(model_topics(topics, MODEL, partitions=1))
-    said = Announcement("w0", MODEL, ("1",), ModelState.READY, round(time.time() * 1000), 60.0)
+    said = Announcement("w0", MODEL, ("1",), ModelState.READY, int(time.time() * 1000), 60.0)
     await (await producer.publish(topics.control, Outgoing(said.key, encode_announcement(said))))
     return topics
 
@@ -76,11 +76,11 @@ def rows(count: int) -> Iterator[dict[str, int]]:
 
 async def test_by_the_client(broker: Broker, clients: Clients, prefix: str, topics: Topics) -> None:
     async with Client(broker, prefix=prefix) as client:
-        began_ms = round(time.time() * 1000)
+        began_ms = int(time.time() * 1000)
         await client.cancel(await client.publish(MODEL, {"x": 1}, id="job-1"))
     (cancel,) = await cancels(clients, topics, 1)
     assert cancel.id == "job-1"
-    assert began_ms <= cancel.at_ms <= round(time.time() * 1000)
+    assert began_ms <= cancel.at_ms <= int(time.time() * 1000)
 
 
 async def test_by_asyncio(broker: Broker, clients: Clients, prefix: str, topics: Topics) -> None:

@@ -28,7 +28,7 @@ async def test_all_end_right_or_with_a_typed_error_and_small_ones_do_not_wait(
         await client.infer("m", row(0, 2))
         refs = [await store.claim(value_of(n), expires_ms=2**50, budget_s=20.0) for n in range(MANY)]
         proxy.gone = True
-        soon_ms = round(time.time() * 1000) + 1000
+        soon_ms = int(time.time() * 1000) + 1000
         await refer(broker, prefix, {f"patient-{n}": ref for n, ref in enumerate(refs)})
         await refer(broker, prefix, {f"hasty-{n}": ref for n, ref in enumerate(refs)}, soon_ms)
         patient = [asyncio.create_task(client.infer("m", row(n), deadline_s=90)) for n in range(MANY)]

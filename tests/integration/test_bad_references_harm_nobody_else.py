@@ -122,7 +122,7 @@ async def test_a_store_that_trickles_ends_with_the_deadline_and_leaves_all_room_
     async with served(broker, prefix, tmp_path, s3, **limits) as (proxy, worker, client, store, _):
         ref = await claim(store, 1, half - 100)
         proxy.inject(Fault(bytes_per_s=1000), method="GET", times=None)
-        await refer(broker, prefix, {f"slow-{n}": ref for n in range(6)}, round(time.time() * 1000) + 4000)
+        await refer(broker, prefix, {f"slow-{n}": ref for n in range(6)}, int(time.time() * 1000) + 4000)
         (loop,) = worker.loops
         gate = loop._shared.gate
         await until(lambda: proxy.trickled > 0)

@@ -33,7 +33,7 @@ async def announce_without_worker(broker: KafkaBroker, topics: Topics) -> None:
     await ensure_system_topics(admin, topics)
     await admin.create_topics(model_topics(topics, "mlp", partitions=1))
     await admin.stop()
-    announcement = Announcement("w0", "mlp", ("1",), ModelState.READY, round(time.time() * 1000), 60.0)
+    announcement = Announcement("w0", "mlp", ("1",), ModelState.READY, int(time.time() * 1000), 60.0)
     await producer.start()
     await (await producer.publish(topics.control, Outgoing(announcement.key, encode_announcement(announcement))))
     await producer.stop()

@@ -50,7 +50,7 @@ class Rig:
 
     async def announce(self, **changed: Any) -> None:
         fields = {name: getattr(MLP, name) for name in MLP.__struct_fields__}
-        announcement = Announcement(**{**fields, "at_ms": round(time.time() * 1000), **changed})
+        announcement = Announcement(**{**fields, "at_ms": int(time.time() * 1000), **changed})
         admin, producer = self.broker.admin(), self.broker.producer()
         await admin.create_topics(model_topics(Topics(), announcement.model, partitions=1))
         await producer.start()

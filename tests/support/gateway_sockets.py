@@ -94,7 +94,7 @@ async def announce_without_worker(broker: MemoryBroker) -> None:
     admin, producer = broker.admin(), broker.producer()
     await ensure_system_topics(admin, Topics())
     await admin.create_topics(model_topics(Topics(), "mlp", partitions=1))
-    announcement = Announcement("w0", "mlp", ("1",), ModelState.READY, round(time.time() * 1000), 60.0)
+    announcement = Announcement("w0", "mlp", ("1",), ModelState.READY, int(time.time() * 1000), 60.0)
     await producer.start()
     await (await producer.publish(Topics().control, Outgoing(announcement.key, encode_announcement(announcement))))
     await producer.stop()

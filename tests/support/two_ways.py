@@ -225,7 +225,7 @@ async def announce(broker: MemoryBroker, app: Any) -> None:
         "mlp",
         ("1",),
         ModelState.READY,
-        round(time.time() * 1000),
+        int(time.time() * 1000),
         60.0,
         inputs=(TensorAnnouncement("x", Datatype.FP32, (2,)),),
         outputs=(TensorAnnouncement("y", Datatype.FP32, (2,)),),
