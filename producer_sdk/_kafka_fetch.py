@@ -42,10 +42,13 @@ class Absences:
                 self._earlier[place] = (until - since, self._earlier.get(place, (0.0, 0.0))[0])
         if not left_out:
             return None
-        oldest = min([fetched for fetched in left_out.values() if fetched is not None], default=now)
+        return min([self._bearable_s(place, fetched, now) for place, fetched in left_out.items()])
+
+    def _bearable_s(self, place: Any, fetched: float | None, now: float) -> float:
+        """How long this one may have to wait: another that is left out for seconds must not hold it up as long."""
+        part_of_age = 0.0 if fetched is None else (now - fetched) * PART_OF_AGE
         # This time may be over sooner than those before: so at most as long as it has lasted by now.
-        parts = [min(now - since, self._usual_s(place) * PART_OF_EARLIER) for place, since in self._since.items()]
-        return max((now - oldest) * PART_OF_AGE, min(parts))
+        return max(part_of_age, min(now - self._since[place], self._usual_s(place) * PART_OF_EARLIER))
 
     def _usual_s(self, place: Any) -> float:
         return min(self._earlier.get(place, (0.0, 0.0)))

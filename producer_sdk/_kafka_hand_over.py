@@ -19,7 +19,13 @@ def hand_over_first(fetcher: Any) -> None:
     process = fetcher._proc_fetch_request
     fetcher.hands_over = False
 
+    def again(_: object) -> None:
+        """aiokafka may see that a fetch has ended before it knows that none is under way: it would wait for nothing."""
+        fetcher._notify(fetcher._wait_consume_future)
+
     async def processing(assignment: Any, node_id: int, request: Any) -> bool:
+        if (task := asyncio.current_task()) is not None:
+            task.add_done_callback(again)  # behind aiokafka's own, which says that none is under way
         any_new: bool = await process(assignment, node_id, request)
         if any_new and fetcher._fetch_waiters:
             for waiter in fetcher._fetch_waiters:

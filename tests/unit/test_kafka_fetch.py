@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from producer_sdk._kafka_fetch import LEAST_WAIT_MS, PART_OF_EARLIER, Absences, shorten_waits
+from producer_sdk._kafka_fetch import LEAST_WAIT_MS, PART_OF_AGE, PART_OF_EARLIER, Absences, shorten_waits
 
 USUAL_MS = 500
 
@@ -47,7 +47,7 @@ def test_a_fetch_without_a_paused_partition_waits_for_a_moment() -> None:
 
 @pytest.mark.parametrize(
     ("held_at", "wait"),
-    [([99.9], LEAST_WAIT_MS), ([99.0], 100), ([99.0, 98.0], 200), ([50.0], USUAL_MS)],
+    [([99.9], LEAST_WAIT_MS), ([99.0], 100), ([99.0, 98.0], 100), ([50.0], USUAL_MS)],
 )
 def test_a_fetch_waits_a_part_of_the_time_that_others_take_to_be_taken(held_at: list[float], wait: int) -> None:
     assert wait_ms(held_at=held_at) == wait
@@ -94,6 +94,13 @@ def test_what_is_fetched_anew_begins_a_time_of_its_own() -> None:
 def test_the_partition_that_is_soonest_back_decides() -> None:
     absences, now = after(4.0, 4.0)
     assert absences.wait_s({"p": None, "q": None}, now + 1.0) == 0.0
+
+
+def test_what_has_just_come_of_one_does_not_wait_as_what_has_lain_long_of_another() -> None:
+    """Requests of a lane that waits for nobody, beside bulk of which much is held."""
+    assert Absences().wait_s({"bulk": 90.0, "interactive": 99.99}, 100.0) == pytest.approx(0.01 * PART_OF_AGE)
+    absences, now = after(20.0, 20.0)
+    assert absences.wait_s({"p": now - 2.0, "interactive": now + 1.0}, now + 1.0) == 0.0
 
 
 def test_an_assignment_learns_nothing_from_the_one_before() -> None:

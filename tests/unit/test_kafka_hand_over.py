@@ -86,3 +86,17 @@ async def test_one_that_is_ended_meanwhile_ends_quietly_and_room_is_noted_again(
     assert await processing
     note_room(fetcher)
     assert fetcher._wait_consume_future.done()
+
+
+@pytest.mark.parametrize("tells_new", [True, False])
+async def test_the_next_fetch_is_worked_out_once_aiokafka_knows_that_none_is_under_way(tells_new: bool) -> None:
+    """Else it would stand still for 0.2 s when a partition was resumed just before: seen beside a bulk lane."""
+    fetcher, under_way = Fetcher(tells_new=tells_new), [0]
+    processing = asyncio.create_task(fetcher._proc_fetch_request(None, 0, None))
+    processing.add_done_callback(lambda _: under_way.remove(0))
+    fetcher._wait_consume_future.add_done_callback(lambda _: under_way.append(len(under_way)))
+    await processing
+    await asyncio.sleep(0)
+    assert fetcher._wait_consume_future.done()
+    await asyncio.sleep(0)
+    assert under_way == [0]  # told while none was
