@@ -33,7 +33,7 @@ def main() -> int:
         drains, lacking = drained(models, kafka, at, given.rows_share, given.runs)
         subject = Subject.of(LOADED, model_file(LOADED, at))
         to_stderr("mlp: round trips")
-        trips = run(round_trip.measure(servers, at, max(100, int(round_trip.CALLS * given.rows_share))))
+        trips = run(round_trip.measure(kafka, at, max(100, int(round_trip.CALLS * given.rows_share))))
         seconds = LOAD_S * max(given.rows_share, 0.25)
         over_http = run(gateway.measure(servers, subject, at, seconds))
         points = run(latency.measure(subject, servers, at, ("headrace",), latency.Wanted(seconds)))

@@ -4,12 +4,14 @@ What is measured. One request is outstanding at a time. E: this process sends a 
 aiokafka, echo.py sends them to another topic, this process receives them; headrace: `await client.infer("mlp", row)`
 with a worker whose mlp has `max_wait_ms: 0`, in the default isolation. Both on uvloop, on the same broker, with acks of
 all replicas; E does not wait for the acknowledgement of its send, nor does the SDK before it takes the reply. Blocks of
-100 of either alternate, both sides running all the time; the first blocks are thrown away.
+100 of either alternate, both sides running all the time. The first are thrown away: they warm up what serves them, Kafka
+too, whose Java may not compile any more from then on (java_compiler.py).
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -21,26 +23,29 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from benchmarks.arena import scratch_folder
 from benchmarks.cluster import Cluster
 from benchmarks.figures import RoundTrip
+from benchmarks.java_compiler import compiler_stopped
 from benchmarks.machine import Machine
 from benchmarks.programs import HeadraceWorker, Served
 from benchmarks.records import Answer, HeadraceForm, check_answers
 from benchmarks.report import Report, finish
 from benchmarks.subjects import ROWS_KEPT, Subject, model_file
-from benchmarks.warm_kafka import warm_kafka
+from benchmarks.warm_kafka import settle, warm_kafka
 from headrace.event_loop import run
+from headrace.local_kafka import LocalKafka
 from producer_sdk import Client
 from producer_sdk.topics import ReplyTo
 
 CALLS = 1_000
 BLOCK = 100
-WARM_UP_BLOCKS = 3
+WARM_UP_BLOCKS = 10
 PREFIX = "trip"
 
 Call = Callable[[int], Awaitable[object]]
 
 
-async def measure(servers: str, folder: Path, calls: int = CALLS) -> RoundTrip:
+async def measure(kafka: LocalKafka, folder: Path, calls: int = CALLS) -> RoundTrip:
     """Measure on a broker; `folder` takes the model directory."""
+    servers = kafka.bootstrap_servers
     subject = Subject.of("mlp", model_file("mlp", folder))
     models = folder / "models-round-trip"
     subject.write_directory(models, max_wait_ms=0)
@@ -56,21 +61,23 @@ async def measure(servers: str, folder: Path, calls: int = CALLS) -> RoundTrip:
             await program.ready()
         by_echo = await stack.enter_async_context(echo_call(servers, subject))
         by_headrace = await stack.enter_async_context(headrace_call(servers, subject))
-        times = await _alternate((by_echo, by_headrace), calls)
+        await _alternate((by_echo, by_headrace), WARM_UP_BLOCKS)
+        await asyncio.to_thread(settle, kafka)
+        with compiler_stopped(kafka.pid):
+            times = await _alternate((by_echo, by_headrace), calls // BLOCK)
         for program in (echo, worker):
             await program.stop()
     return RoundTrip(*times)
 
 
-async def _alternate(kinds: Sequence[Call], calls: int) -> list[list[float]]:
+async def _alternate(kinds: Sequence[Call], blocks: int) -> list[list[float]]:
     times: list[list[float]] = [[] for _ in kinds]
-    for block in range(-WARM_UP_BLOCKS, calls // BLOCK):
+    for _ in range(blocks):
         for call, taken in zip(kinds, times, strict=True):
             for number in range(BLOCK):
                 began = time.perf_counter()
                 await call(number)
-                if block >= 0:
-                    taken.append(time.perf_counter() - began)
+                taken.append(time.perf_counter() - began)
     return times
 
 
@@ -114,7 +121,7 @@ def main() -> int:
     given = parser.parse_args()
     machine = Machine.here()
     with warm_kafka() as kafka, scratch_folder() as folder:
-        round_trip = run(measure(kafka.bootstrap_servers, Path(folder), given.calls))
+        round_trip = run(measure(kafka, Path(folder), given.calls))
     return finish(Report(machine, round_trip=round_trip), given.json)
 
 
