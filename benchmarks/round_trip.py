@@ -4,8 +4,8 @@ What is measured. One request is outstanding at a time. E: this process sends a 
 aiokafka, echo.py sends them to another topic, this process receives them; headrace: `await client.infer("mlp", row)`
 with a worker whose mlp has `max_wait_ms: 0`, in the default isolation. Both on uvloop, on the same broker, with acks of
 all replicas; E does not wait for the acknowledgement of its send, nor does the SDK before it takes the reply. Blocks of
-100 of either alternate, both sides running all the time. The first are thrown away: they warm up what serves them, Kafka
-too, whose Java may not compile any more from then on (java_compiler.py).
+100 of either alternate, both sides running all the time. The first are thrown away: they warm up what serves them, and
+Kafka, whose Java may not compile any more from then on (java_compiler.py).
 """
 
 from __future__ import annotations
