@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 LEAST_WAIT_MS = 20
@@ -42,13 +43,24 @@ class Absences:
                 self._earlier[place] = (until - since, self._earlier.get(place, (0.0, 0.0))[0])
         if not left_out:
             return None
-        return min([self._bearable_s(place, fetched, now) for place, fetched in left_out.items()])
+        oldest = min([fetched for fetched in left_out.values() if fetched is not None], default=now)
+        by_topic: defaultdict[str, list[Any]] = defaultdict(list)
+        for place in left_out:
+            by_topic[place.topic].append(place)
+        return min([self._bearable_s(places, left_out, oldest, now) for places in by_topic.values()])
 
-    def _bearable_s(self, place: Any, fetched: float | None, now: float) -> float:
-        """How long this one may have to wait: another that is left out for seconds must not hold it up as long."""
-        part_of_age = 0.0 if fetched is None else (now - fetched) * PART_OF_AGE
+    def _bearable_s(
+        self, places: Sequence[Any], left_out: Mapping[Any, float | None], oldest: float, now: float
+    ) -> float:
+        """How long those of one topic, which is a lane, may have to wait.
+
+        What is here of it waits for its own turn, whatever has lain here long of another. One that is paused with
+        nothing here goes on when there is room, and the `oldest` of all tells how fast that comes.
+        """
+        since = min([fetched for place in places if (fetched := left_out[place]) is not None], default=oldest)
         # This time may be over sooner than those before: so at most as long as it has lasted by now.
-        return max(part_of_age, min(now - self._since[place], self._usual_s(place) * PART_OF_EARLIER))
+        parts = [min(now - self._since[place], self._usual_s(place) * PART_OF_EARLIER) for place in places]
+        return max((now - since) * PART_OF_AGE, min(parts))
 
     def _usual_s(self, place: Any) -> float:
         return min(self._earlier.get(place, (0.0, 0.0)))

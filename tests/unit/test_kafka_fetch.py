@@ -7,8 +7,17 @@ from typing import Any
 import pytest
 
 from producer_sdk._kafka_fetch import LEAST_WAIT_MS, PART_OF_AGE, PART_OF_EARLIER, Absences, shorten_waits
+from producer_sdk.broker import TopicPartition
 
 USUAL_MS = 500
+
+
+def place(number: int) -> TopicPartition:
+    return TopicPartition("headrace.m.async", number)
+
+
+P, Q = place(0), place(1)
+BULK, RETRY = TopicPartition("headrace.m.bulk", 0), TopicPartition("headrace.m.retry", 0)
 
 
 class Fetcher:
@@ -16,7 +25,7 @@ class Fetcher:
 
     def __init__(self) -> None:
         self._fetch_max_wait_ms = USUAL_MS
-        self._records: dict[str, Any] = {}
+        self._records: dict[TopicPartition, Any] = {}
 
     def _get_actions_per_node(self, assignment: Any) -> int:
         return self._fetch_max_wait_ms
@@ -26,13 +35,13 @@ def wait_ms(*, held_at: Sequence[float] = (), paused: bool = False, now: float =
     """How long the fetch waits while records that came then are held, or a partition is paused."""
     fetcher = Fetcher()
     shorten_waits(fetcher, lambda: now)
-    fetcher._records = {str(number): SimpleNamespace(_created=at) for number, at in enumerate(held_at)}
-    fetcher._records["of somebody else now"] = SimpleNamespace(_created=0.0)
-    states = {"0": paused, "1": False, "2": False}
-    assignment = SimpleNamespace(tps=states, state_value=lambda place: SimpleNamespace(paused=states[place]))
+    fetcher._records = {place(number): SimpleNamespace(_created=at) for number, at in enumerate(held_at)}
+    fetcher._records[place(9)] = SimpleNamespace(_created=0.0)
+    states = {place(0): paused, place(1): False, place(2): False}
+    assignment = SimpleNamespace(tps=states, state_value=lambda each: SimpleNamespace(paused=states[each]))
     wait: int = fetcher._get_actions_per_node(assignment)
     fetcher._records.clear()
-    states["0"] = False
+    states[place(0)] = False
     assert fetcher._get_actions_per_node(assignment) == USUAL_MS  # as soon as none is left out
     return wait
 
@@ -47,7 +56,7 @@ def test_a_fetch_without_a_paused_partition_waits_for_a_moment() -> None:
 
 @pytest.mark.parametrize(
     ("held_at", "wait"),
-    [([99.9], LEAST_WAIT_MS), ([99.0], 100), ([99.0, 98.0], 100), ([50.0], USUAL_MS)],
+    [([99.9], LEAST_WAIT_MS), ([99.0], 100), ([99.0, 98.0], 200), ([50.0], USUAL_MS)],
 )
 def test_a_fetch_waits_a_part_of_the_time_that_others_take_to_be_taken(held_at: list[float], wait: int) -> None:
     assert wait_ms(held_at=held_at) == wait
@@ -57,50 +66,59 @@ def after(*lasted_s: float) -> tuple[Absences, float]:
     """A partition that has been left out so often, for so long each, a second apart, and is again from that time on."""
     absences, now = Absences(), 100.0
     for each in lasted_s:
-        absences.wait_s({"p": None}, now)
+        absences.wait_s({P: None}, now)
         now += each
         assert absences.wait_s({}, now) is None
         now += 1.0
-    absences.wait_s({"p": None}, now)
+    absences.wait_s({P: None}, now)
     return absences, now
 
 
 def test_a_fetch_waits_a_part_of_how_long_the_partition_was_left_out_before() -> None:
     absences, now = after(4.0, 4.0)
-    assert absences.wait_s({"p": None}, now + 1.0) == pytest.approx(4.0 * PART_OF_EARLIER)
+    assert absences.wait_s({P: None}, now + 1.0) == pytest.approx(4.0 * PART_OF_EARLIER)
 
 
 def test_it_waits_no_longer_than_the_partition_has_been_left_out_now() -> None:
     absences, now = after(4.0, 4.0)
-    assert absences.wait_s({"p": None}, now) == 0.0
-    assert absences.wait_s({"p": None}, now + 0.05) == pytest.approx(0.05)
+    assert absences.wait_s({P: None}, now) == 0.0
+    assert absences.wait_s({P: None}, now + 0.05) == pytest.approx(0.05)
 
 
 def test_one_long_pause_alone_makes_no_later_fetch_wait() -> None:
     for lasted_s in ((60.0, 0.1), (0.1, 60.0)):
         absences, now = after(*lasted_s)
-        assert absences.wait_s({"p": None}, now + 1.0) == pytest.approx(0.1 * PART_OF_EARLIER)
+        assert absences.wait_s({P: None}, now + 1.0) == pytest.approx(0.1 * PART_OF_EARLIER)
     absences, now = after(60.0)
-    assert absences.wait_s({"p": None}, now + 1.0) == 0.0
+    assert absences.wait_s({P: None}, now + 1.0) == 0.0
 
 
 def test_what_is_fetched_anew_begins_a_time_of_its_own() -> None:
     absences = Absences()
-    assert absences.wait_s({"p": 100.0}, 101.0) == pytest.approx(0.1)
-    assert absences.wait_s({"p": 102.0}, 102.5) == pytest.approx(0.05)
-    assert absences.wait_s({"p": 104.0}, 105.0) == pytest.approx(2.0 * PART_OF_EARLIER)
+    assert absences.wait_s({P: 100.0}, 101.0) == pytest.approx(0.1)
+    assert absences.wait_s({P: 102.0}, 102.5) == pytest.approx(0.05)
+    assert absences.wait_s({P: 104.0}, 105.0) == pytest.approx(2.0 * PART_OF_EARLIER)
 
 
 def test_the_partition_that_is_soonest_back_decides() -> None:
     absences, now = after(4.0, 4.0)
-    assert absences.wait_s({"p": None, "q": None}, now + 1.0) == 0.0
+    assert absences.wait_s({P: None, Q: None}, now + 1.0) == 0.0
 
 
-def test_what_has_just_come_of_one_does_not_wait_as_what_has_lain_long_of_another() -> None:
-    """Requests of a lane that waits for nobody, beside bulk of which much is held."""
-    assert Absences().wait_s({"bulk": 90.0, "interactive": 99.99}, 100.0) == pytest.approx(0.01 * PART_OF_AGE)
+def test_what_has_just_come_of_one_lane_does_not_wait_as_what_has_lain_long_of_another() -> None:
+    assert Absences().wait_s({BULK: 90.0, P: 99.99}, 100.0) == pytest.approx(0.01 * PART_OF_AGE)
     absences, now = after(20.0, 20.0)
-    assert absences.wait_s({"p": now - 2.0, "interactive": now + 1.0}, now + 1.0) == 0.0
+    assert absences.wait_s({P: now - 2.0, BULK: now + 1.0}, now + 1.0) == 0.0
+
+
+def test_what_has_just_come_waits_for_its_turn_behind_what_has_lain_long_of_the_same_lane() -> None:
+    """A fetch for its sake would bring nothing that could run sooner."""
+    assert Absences().wait_s({P: 90.0, Q: 99.99}, 100.0) == pytest.approx(10.0 * PART_OF_AGE)
+
+
+def test_what_is_paused_with_nothing_here_waits_for_the_room_that_the_others_wait_for() -> None:
+    """Retries, which are not read while requests of any lane wait for room."""
+    assert Absences().wait_s({P: 90.0, RETRY: None}, 100.0) == pytest.approx(10.0 * PART_OF_AGE)
 
 
 def test_an_assignment_learns_nothing_from_the_one_before() -> None:
@@ -113,7 +131,7 @@ def test_an_assignment_learns_nothing_from_the_one_before() -> None:
         wait: int = fetcher._get_actions_per_node(assignment)
         return wait
 
-    first, second = (SimpleNamespace(tps=["p"], state_value=lambda place: state) for _ in range(2))
+    first, second = (SimpleNamespace(tps=[P], state_value=lambda _: state) for _ in range(2))
     for at in (100.0, 105.0):
         wait_ms_of(first, paused=True, at=at)
         wait_ms_of(first, paused=False, at=at + 4.0)
